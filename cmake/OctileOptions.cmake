@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warnings, sanitizers and hardening, for every target of this project.
+add_library(octile_options INTERFACE)
+target_compile_options(octile_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
+  $<$<BOOL:${OCTILE_WERROR}>:-Werror>)
+if(OCTILE_SANITIZE)
+  target_compile_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE} -fno-omit-frame-pointer)
+  if(OCTILE_SANITIZE STREQUAL "undefined")
+    target_compile_options(octile_options INTERFACE -fno-sanitize-recover=all)
+  endif()
+  target_link_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE})
+else()
+  target_compile_options(octile_options INTERFACE -fstack-protector-strong)
+endif()

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The FP8 linear layer: y[M, N] = round((x_q[M, K] . w_q[N, K]^T * scale_w[N]) * scale_x[M] + bias[N]).
+#pragma once
+
+#include <octile/types.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+// Weights as a checkpoint holds them: row-major e4m3 codes [n, k] with `row_stride` elements between rows (0 means k),
+// and one scale a row (scale_count = n) or one for all (scale_count = 1; expanded). Scales: fp32, or bf16/fp16 widened
+// exactly; finite and > 0, or 0 for a row of zero codes.
+struct WeightSource {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  const void* codes = nullptr;
+  DType code_dtype = DType::e4m3;
+  std::int64_t row_stride = 0;
+  const void* scales = nullptr;
+  DType scale_dtype = DType::fp32;
+  std::int64_t scale_count = 0;
+};
+
+struct WeightOptions {
+  std::string device = "cpu";  // An id of devices(): "cpu", "cuda:0".
+  std::string tables;          // Table directories, ':' between them; searched before OCTILE_TABLE_PATH.
+  DType out_dtype = DType::bf16;
+  Accumulate accumulate = Accumulate::device_default;
+  Numerics numerics = Numerics::deterministic;
+  bool batch_invariant = false;
+};
+
+// A weight packed for one device, in the one layout that serves every M of its table. Copies share the packed data.
+class OCTILE_API Fp8Weight {
+ public:
+  // Packs `source`, which may be freed when this returns. Errors: invalid_argument for shapes, strides, dtypes and
+  // scales that break the contract, unavailable for a device that is not there, out_of_memory.
+  static Expected<Fp8Weight> create(const WeightSource& source, const WeightOptions& options = {});
+
+  std::int64_t n() const noexcept;
+  std::int64_t k() const noexcept;
+  // Bytes resident on the device: packed codes, scales and, where a table or the kill switch asks for it, the baseline's
+  // copy.
+  std::int64_t bytes() const noexcept;
+
+  struct Impl;
+  explicit Fp8Weight(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  const std::shared_ptr<Impl>& impl() const noexcept { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+// How activations arrive.
+enum class ActivationMode {
+  dynamic_per_token,  // bf16/fp16 rows, quantised here with one scale each.
+  static_per_tensor,  // bf16/fp16 rows, quantised here with the given scale.
+  quantized,          // e4m3 codes with one fp32 scale a row: use run_quantized().
+};
+
+struct LinearOptions {
+  ActivationMode activation = ActivationMode::dynamic_per_token;
+  float static_scale = 0.0F;    // For static_per_tensor: finite and > 0.
+  QuantizeOptions quantize;     // For dynamic_per_token.
+  DType x_dtype = DType::bf16;  // bf16 or fp16, for the two modes that quantise.
+  const void* bias = nullptr;   // [N], copied; nullptr: none.
+  DType bias_dtype = DType::fp32;
+  bool allow_capture_fallback = false;
+};
+
+// What serves one M, and why. Field names are those of `octile explain --json`.
+struct Explanation {
+  std::string device_name;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t m = 0;
+  std::string choice;      // "tile", "vendor", "baseline" or "heuristic".
+  std::string kernel;      // The family that runs: "avx512", "onednn", ...
+  std::string config;      // Its configuration as one line of JSON.
+  std::string table_file;  // Empty where no table serves.
+  std::string table_key;   // The key (field format) or the interval "[lo, hi]" (own format).
+  std::string reason;      // One sentence.
+  std::string measured;    // JSON of the entry's proof, or "null".
+  bool stale = false;      // A soft key (driver, library version) differs from the one measured.
+  std::int64_t bytes = 0;  // Resident bytes of the weight.
+};
+
+// A linear layer ready to run. Thread-safe for concurrent run() calls with distinct workspaces.
+class OCTILE_API Fp8Linear {
+ public:
+  static Expected<Fp8Linear> create(Fp8Weight weight, const LinearOptions& options = {});
+
+  // Loads every kernel that the table can reach up to max_m and runs each once. Everything slow happens here.
+  Expected<void> prepare(std::int64_t max_m);
+  // Workspace for run() with up to max_m rows: a fixed cost plus the activation codes and scales of at most the prepared M.
+  std::int64_t workspace_bytes(std::int64_t max_m) const noexcept;
+
+  // y[m, n] from x[m, k]. No allocation, no lock (the CPU pool's futexes excepted), no file, no environment read.
+  // M larger than prepared runs in chunks. `workspace` has at least workspace_bytes(min(m, prepared max_m)) bytes,
+  // 64-byte aligned. `stream` is a CUDA stream handle, nullptr on the CPU.
+  Expected<void> run(const ConstMatrixView& x, const MatrixView& y, void* workspace, std::int64_t workspace_bytes,
+                     void* stream = nullptr) const;
+  // The same for activations already quantised: codes[m, k] e4m3, scales[m] fp32 (contiguous).
+  Expected<void> run_quantized(const ConstMatrixView& codes, const float* scales, const MatrixView& y, void* workspace,
+                               std::int64_t workspace_bytes, void* stream = nullptr) const;
+
+  Explanation explain(std::int64_t m) const;
+  const Fp8Weight& weight() const noexcept;
+
+  struct Impl;
+
+ private:
+  explicit Fp8Linear(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+// An engine's own kernel as the baseline, called for one linear: must write y[m, n]. Returns 0, or another value as a
+// failure. Shapes and dtypes are those of the linear; `weight_codes` [n, k] row-major and `weight_scales` [n] are kept for
+// it.
+struct BaselineCall {
+  std::int64_t m = 0, n = 0, k = 0;
+  const void* codes_x = nullptr;         // e4m3 [m, k], row stride k.
+  const float* scales_x = nullptr;       // [m]
+  const void* weight_codes = nullptr;    // e4m3 [n, k], row stride k.
+  const float* weight_scales = nullptr;  // [n]
+  const float* bias = nullptr;           // [n] or nullptr
+  void* y = nullptr;                     // out_dtype [m, n]
+  std::int64_t y_row_stride = 0;
+  DType out_dtype = DType::bf16;
+  void* stream = nullptr;
+};
+using BaselineFunction = int (*)(const BaselineCall& call, void* user);
+// Replaces the vendor as baseline of every linear created afterwards on devices of `device_kind` ("cpu", "cuda").
+// nullptr removes it. `name` is what explain() prints.
+OCTILE_API Expected<void> register_baseline(const char* device_kind, const char* name, BaselineFunction function,
+                                            void* user);
+
+}  // namespace octile

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain types of the public interface (C++17). Shapes: M tokens, N output channels, K reduction length.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include <cstdint>
+
+#if defined(OCTILE_BUILDING_SHARED)
+#define OCTILE_API __attribute__((visibility("default")))
+#else
+#define OCTILE_API
+#endif
+
+namespace octile {
+
+// e4m3 is OCP E4M3FN (bias 7, largest finite 448, NaN 0x7F/0xFF, no infinity). e4m3fnuz is known by name only: it is
+// refused.
+enum class DType { bf16, fp16, fp32, e4m3, e4m3fnuz };
+
+// "bf16", "fp16", "fp32", "e4m3", "e4m3fnuz".
+OCTILE_API const char* to_string(DType dtype) noexcept;
+// Bytes of one element.
+OCTILE_API std::int64_t size_of(DType dtype) noexcept;
+
+// A matrix somewhere in memory: element (r, c) lies at data + (r * row_stride + c * col_stride) * size_of(dtype).
+// Strides count elements. Octile takes col_stride = 1 and row_stride >= cols, and refuses the rest with the strides printed.
+struct ConstMatrixView {
+  const void* data = nullptr;
+  DType dtype = DType::bf16;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+};
+struct MatrixView {
+  void* data = nullptr;
+  DType dtype = DType::bf16;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+};
+
+// fast: the matrix unit's own accumulator. precise: promoted to fp32 at least every 128 elements of K.
+// On a CPU both mean fp32 over all of K. `device_default` is fast where the vendor's default is fast, else precise.
+enum class Accumulate { device_default, fast, precise };
+// deterministic: the same bits run after run. baseline: the bits of the vendor's row-wise kernel as well (Hopper).
+enum class Numerics { deterministic, baseline };
+
+const char* to_string(Accumulate accumulate) noexcept;
+const char* to_string(Numerics numerics) noexcept;
+
+// How a row is divided by its scale: a true division (the contract), or a product with the rounded reciprocal as some
+// engines do.
+enum class Division { exact, reciprocal };
+
+// Per-token quantisation: scale = min(max(amax, floor), upper_bound) / 448, codes = e4m3_saturate(x / scale).
+struct QuantizeOptions {
+  float floor = 448.0F * 1.17549435e-38F;  // 448 * 2^-126: a row of zeros gets the smallest normal scale.
+  float upper_bound = 3.40282347e+38F;     // A checkpoint's `scale_upper_bound`; the largest float means none.
+  Division division = Division::exact;
+};
+
+// Presets that reproduce an engine's codes bit for bit: "octile", "vllm", "sglang", "torch".
+OCTILE_API Expected<QuantizeOptions> quantize_preset(const char* engine);
+
+}  // namespace octile

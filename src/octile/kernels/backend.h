@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backend: the devices of one kind, their kernel families, memory and clocks. `cpu/` and `cuda/` each implement it.
+#pragma once
+
+#include "octile/kernels/family.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace octile {
+
+// Memory on a device, freed with the object. On the CPU: 64-byte aligned, huge pages asked for from 2 MiB up.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+  virtual void* data() const noexcept = 0;
+  virtual std::int64_t bytes() const noexcept = 0;
+};
+
+// One library that a backend opens at run time, for `octile devices`.
+struct VendorStatus {
+  std::string name;     // "onednn", "cublaslt".
+  std::string version;  // Empty where it is not available.
+  bool available = false;
+  std::string reason;  // Why not; empty where available.
+};
+
+// One call to be timed: enqueues work on `stream` (nullptr on the CPU, where it runs synchronously).
+using TimedCall = std::function<Expected<void>(void* stream)>;
+
+// A fixed sequence of calls that is timed as one: a loop on the CPU, a graph on a GPU.
+class TimedSequence {
+ public:
+  virtual ~TimedSequence() = default;
+  // Runs the sequence once; mean microseconds a call.
+  virtual Expected<double> time_us() = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceKind kind() const noexcept = 0;
+  // The devices present. Cheap after the first call.
+  virtual std::vector<DeviceInfo> devices() const = 0;
+  // Every family of this kind of device, available here or not: ours first, vendors last.
+  virtual std::span<const KernelFamily* const> families() const noexcept = 0;
+  virtual std::vector<VendorStatus> vendors(const DeviceInfo& device) const = 0;
+
+  // The vendor whose own choice is the baseline, or nullptr where none exists (then the first available family's heuristic
+  // serves).
+  virtual const KernelFamily* baseline(const DeviceInfo& device, const Problem& problem) const = 0;
+
+  // Packs row-major codes (validated by the caller) into `layout`. Channels whose codes hold a NaN give NaN outputs.
+  virtual Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
+                                                       const WeightSource& source) const = 0;
+  // A kernel whose run() reads the weight once and does nothing else: the floor that `bench` prints.
+  virtual Expected<std::unique_ptr<Kernel>> prepare_stream_floor(const DeviceInfo& device) const = 0;
+
+  virtual Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo& device, std::int64_t bytes) const = 0;
+  virtual Expected<void> upload(const DeviceInfo& device, void* destination, const void* source,
+                                std::int64_t bytes) const = 0;
+  virtual Expected<void> download(const DeviceInfo& device, void* destination, const void* source,
+                                  std::int64_t bytes) const = 0;
+  virtual Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
+                                                                 std::vector<TimedCall> calls) const = 0;
+};
+
+// Every backend of this build, the CPU first.
+std::span<const Backend* const> backends();
+// The backend and device of an id such as "cpu" or "cuda:0"; the Error lists the ids that exist.
+struct Device {
+  const Backend* backend = nullptr;
+  DeviceInfo info;
+};
+Expected<Device> find_device(std::string_view id);
+// The family of that name in any backend, or nullptr.
+const KernelFamily* find_family(std::string_view name);
+
+}  // namespace octile

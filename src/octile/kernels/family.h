@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one interface behind which every kernel stands: ours, a vendor's, on any device. A family says which configs are
+// legal, predicts their cost, prepares and launches. Tuner, tables, dispatcher and tests see kernels only through this
+// header.
+#pragma once
+
+#include <octile/linear.hpp>
+#include <octile/types.hpp>
+
+#include "octile/kernels/device.h"
+#include "octile/table/tile_config.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octile {
+
+// Everything but M that decides which kernels may serve.
+struct Problem {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  DType out_dtype = DType::bf16;
+  bool bias = false;
+  Accumulate accumulate = Accumulate::device_default;
+  Numerics numerics = Numerics::deterministic;
+  bool batch_invariant = false;
+};
+
+// Activations of one call. Raw rows (scales == nullptr) are quantised by the call; codes come with their scales.
+struct Activation {
+  ConstMatrixView x;              // [m, k]: bf16/fp16 raw, or e4m3 codes where `scales` is set.
+  const float* scales = nullptr;  // [m] fp32 for codes.
+  float static_scale = 0.0F;      // > 0: one scale for all rows of raw x; 0: per token.
+  QuantizeOptions quantize;       // For raw x, per token.
+};
+
+// One call. Pointers are device pointers for a GPU. M = activation.x.rows.
+struct LaunchArgs {
+  Activation activation;
+  MatrixView y;                 // [m, n] of the problem's out_dtype.
+  const float* bias = nullptr;  // [n] fp32, or nullptr.
+  void* workspace = nullptr;    // At least Kernel::workspace_bytes(m), 64-byte aligned (256 on a GPU).
+  std::int64_t workspace_bytes = 0;
+  void* stream = nullptr;
+};
+
+// A weight resident on one device in one layout. Owned by shared_ptr; immutable after packing.
+class PackedWeight {
+ public:
+  virtual ~PackedWeight() = default;
+  virtual std::int64_t n() const noexcept = 0;
+  virtual std::int64_t k() const noexcept = 0;
+  virtual std::int64_t bytes() const noexcept = 0;       // Resident: codes, scales, padding.
+  virtual std::string_view layout() const noexcept = 0;  // "cpu_packed", "onednn", "row_major", ...
+};
+
+// A family's kernel for one config, compiled and loaded: run() does nothing slow (architecture.md, decision 3).
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::int64_t workspace_bytes(std::int64_t m) const noexcept = 0;
+  // The whole linear for raw activations (quantise, multiply, scale), the product alone for codes.
+  // Const and thread-safe for distinct workspaces. The weight must be in the layout the family named.
+  virtual Expected<void> run(const PackedWeight& weight, const LaunchArgs& args) const = 0;
+};
+
+class KernelFamily {
+ public:
+  virtual ~KernelFamily() = default;
+  virtual std::string_view name() const noexcept = 0;  // As in table entries: "avx512", "onednn".
+  virtual bool is_vendor() const noexcept { return false; }
+  virtual std::string version() const { return {}; }  // A vendor library's version; a hard key of its entries.
+  virtual std::string source_hash() const = 0;        // Changes when the family's code does; a hard key of its entries.
+
+  // Whether it runs on `device`; the Error's message is the reason printed by `octile devices`.
+  virtual Expected<void> available(const DeviceInfo& device) const = 0;
+  virtual std::string_view layout() const noexcept = 0;  // The weight layout its kernels read.
+
+  // Whether `config` is legal: every key known, every value in range, it fits the device. The Error names key, value and
+  // limit.
+  virtual Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const = 0;
+  // Every config worth trying at M, legal ones only.
+  virtual std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const = 0;
+  // The family's own choice without a table; always legal.
+  virtual TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const = 0;
+  // Predicted time of one call in microseconds; only its order matters.
+  virtual double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,
+                            const TileConfig& config) const = 0;
+  // Slow: compiles, loads, creates primitives for every M in [1, max_m].
+  virtual Expected<std::unique_ptr<Kernel>> prepare(const DeviceInfo& device, const Problem& problem,
+                                                    const TileConfig& config, std::int64_t max_m) const = 0;
+};
+
+}  // namespace octile

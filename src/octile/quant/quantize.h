@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-token quantisation, in plain code: the contract that every kernel's quantiser meets bit for bit.
+#pragma once
+
+#include <octile/types.hpp>
+
+#include <cstdint>
+
+namespace octile {
+
+// Scale of a row with largest magnitude `amax` (finite): min(max(amax, floor), upper_bound) / 448.
+float scale_of_amax(float amax, const QuantizeOptions& options) noexcept;
+
+// One row of `k` elements: codes[k] and the scale. A row with a NaN or an infinity: every code NaN, scale NaN.
+float quantize_row(const void* x, DType dtype, std::int64_t k, std::uint8_t* codes, const QuantizeOptions& options) noexcept;
+// The same with a given scale. Non-finite rows as above; the scale is returned as it is otherwise.
+float quantize_row_static(const void* x, DType dtype, std::int64_t k, std::uint8_t* codes, float scale) noexcept;
+
+// x: bf16 or fp16 (fp32 too) with col_stride 1 and row_stride >= cols. Everything else is refused with the strides printed.
+Expected<void> check_activation_view(const ConstMatrixView& x, std::int64_t k);
+Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64_t n, DType out_dtype);
+Expected<void> check_quantize_options(const QuantizeOptions& options);
+
+}  // namespace octile
