@@ -62,7 +62,7 @@ struct QuantizeOptions {
   Division division = Division::exact;
 };
 
-// Presets that reproduce an engine's codes bit for bit: "octile", "vllm", "sglang", "torch".
+// Presets that reproduce an engine's codes bit for bit: "octile", "vllm", "sglang".
 OCTILE_API Expected<QuantizeOptions> quantize_preset(const char* engine);
 
 }  // namespace octile

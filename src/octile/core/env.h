@@ -15,7 +15,7 @@
 
 namespace octile::env {
 
-enum class Type { boolean, integer, text, path_list };
+enum class Type { boolean, integer, text, choice, path_list };
 const char* to_string(Type type) noexcept;
 
 struct Variable {
@@ -27,6 +27,7 @@ struct Variable {
   const char* fallback;        // Another variable honoured where this one is unset; "" for none.
   std::int64_t min_value = 0;  // For integers.
   std::int64_t max_value = 0;
+  const char* words = "";  // For choices: the accepted words, '|' between them; any case.
 };
 
 std::span<const Variable> variables();
@@ -41,6 +42,7 @@ struct Value {
 Expected<Value> value_of(std::string_view name);
 Expected<bool> get_bool(std::string_view name);
 Expected<std::int64_t> get_int(std::string_view name);
+// Text, path lists and choices (a choice in lower case).
 Expected<std::string> get_text(std::string_view name);
 // Every variable parsed: the first error, if any. The command calls it before it does anything.
 Expected<void> check_all();

@@ -89,13 +89,7 @@ Expected<QuantizeOptions> quantize_preset(const char* engine) {
     options.division = Division::reciprocal;
     return options;
   }
-  // torch's reference recipe: amax clamped to 1e-12, multiplied by the reciprocal.
-  if (name == "torch") {
-    options.floor = 1e-12F;
-    options.division = Division::reciprocal;
-    return options;
-  }
-  return make_error(ErrorCode::invalid_argument, "no quantisation preset '{}': known are octile, vllm, sglang, torch", name);
+  return make_error(ErrorCode::invalid_argument, "no quantisation preset '{}': known are octile, vllm, sglang", name);
 }
 
 }  // namespace octile

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The quantiser of the contract, one element at a time: slow, obvious, and what every faster one is compared with.
+#include "octile/quant/quantize.h"
+
+#include "octile/core/float_formats.h"
+#include "octile/core/format.h"
+
+#include <octile/octile.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace octile {
+namespace {
+
+// Largest magnitude of a row, or NaN where one element is not finite.
+float row_amax(const void* x, DType dtype, std::int64_t k) noexcept {
+  float amax = 0.0F;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float magnitude = std::fabs(load_as_float(x, dtype, i));
+    if (!std::isfinite(magnitude)) {
+      return std::numeric_limits<float>::quiet_NaN();
+    }
+    amax = std::max(amax, magnitude);
+  }
+  return amax;
+}
+
+float poison_row(std::int64_t k, std::uint8_t* codes) noexcept {
+  std::fill_n(codes, k, kE4m3NaN);
+  return std::numeric_limits<float>::quiet_NaN();
+}
+
+Expected<void> check_strides(const char* what, DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
+                             std::int64_t col_stride, const void* data) {
+  if (rows < 0 || cols < 1) {
+    return make_error(ErrorCode::invalid_argument, "{}: want rows >= 0 and cols >= 1, got {} x {}", what, rows, cols);
+  }
+  if (col_stride != 1 || (row_stride < cols && rows > 1)) {
+    return make_error(ErrorCode::invalid_argument,
+                      "{} [{}, {}] {}: want column stride 1 and row stride >= {}, got strides ({}, {})", what, rows, cols,
+                      to_string(dtype), cols, row_stride, col_stride);
+  }
+  if (data == nullptr && rows > 0) {
+    return make_error(ErrorCode::invalid_argument, "{} [{}, {}] {}: want data, got a null pointer", what, rows, cols,
+                      to_string(dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+float scale_of_amax(float amax, const QuantizeOptions& options) noexcept {
+  return std::min(std::max(amax, options.floor), options.upper_bound) / kE4m3Max;
+}
+
+float quantize_row(const void* x, DType dtype, std::int64_t k, std::uint8_t* codes,
+                   const QuantizeOptions& options) noexcept {
+  const float amax = row_amax(x, dtype, k);
+  if (std::isnan(amax)) {
+    return poison_row(k, codes);
+  }
+  const float scale = scale_of_amax(amax, options);
+  const float reciprocal = 1.0F / scale;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float value = load_as_float(x, dtype, i);
+    codes[i] = float_to_e4m3_saturate(options.division == Division::exact ? value / scale : value * reciprocal);
+  }
+  return scale;
+}
+
+float quantize_row_static(const void* x, DType dtype, std::int64_t k, std::uint8_t* codes, float scale) noexcept {
+  if (std::isnan(row_amax(x, dtype, k))) {
+    return poison_row(k, codes);
+  }
+  for (std::int64_t i = 0; i < k; ++i) {
+    codes[i] = float_to_e4m3_saturate(load_as_float(x, dtype, i) / scale);
+  }
+  return scale;
+}
+
+Expected<void> check_activation_view(const ConstMatrixView& x, std::int64_t k) {
+  if (x.dtype != DType::bf16 && x.dtype != DType::fp16 && x.dtype != DType::fp32) {
+    return make_error(ErrorCode::invalid_argument, "activations: want bf16, fp16 or fp32, got {}", to_string(x.dtype));
+  }
+  if (x.cols != k) {
+    return make_error(ErrorCode::invalid_argument, "activations: want [M, {}], got [{}, {}]", k, x.rows, x.cols);
+  }
+  return check_strides("activations", x.dtype, x.rows, x.cols, x.row_stride, x.col_stride, x.data);
+}
+
+Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64_t n, DType out_dtype) {
+  if (y.dtype != out_dtype) {
+    return make_error(ErrorCode::invalid_argument, "output: want {}, got {}", to_string(out_dtype), to_string(y.dtype));
+  }
+  if (y.rows != m || y.cols != n) {
+    return make_error(ErrorCode::invalid_argument, "output: want [{}, {}], got [{}, {}]", m, n, y.rows, y.cols);
+  }
+  return check_strides("output", y.dtype, y.rows, y.cols, y.row_stride, y.col_stride, y.data);
+}
+
+Expected<void> check_quantize_options(const QuantizeOptions& options) {
+  // A floor under 448 * 2^-126 would let a scale become subnormal or zero, and division by it meaningless.
+  const float smallest = QuantizeOptions{}.floor;
+  if (!std::isfinite(options.floor) || options.floor < smallest) {
+    return make_error(ErrorCode::invalid_argument, "quantisation floor: want a finite value >= {} (448 * 2^-126), got {}",
+                      smallest, options.floor);
+  }
+  if (std::isnan(options.upper_bound) || options.upper_bound < options.floor) {
+    return make_error(ErrorCode::invalid_argument, "quantisation upper bound: want a value >= the floor {}, got {}",
+                      options.floor, options.upper_bound);
+  }
+  return {};
+}
+
+Expected<void> quantize_per_token(const ConstMatrixView& x, std::uint8_t* codes, float* scales,
+                                  const QuantizeOptions& options) {
+  if (auto ok = check_activation_view(x, x.cols); !ok) {
+    return ok;
+  }
+  if (auto ok = check_quantize_options(options); !ok) {
+    return ok;
+  }
+  if (x.rows > 0 && (codes == nullptr || scales == nullptr)) {
+    return make_error(ErrorCode::invalid_argument, "quantize_per_token: want codes and scales, got a null pointer");
+  }
+  for (std::int64_t row = 0; row < x.rows; ++row) {
+    const auto* source = static_cast<const unsigned char*>(x.data) + row * x.row_stride * size_of(x.dtype);
+    scales[row] = quantize_row(source, x.dtype, x.cols, codes + row * x.cols, options);
+  }
+  return {};
+}
+
+}  // namespace octile
