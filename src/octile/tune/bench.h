@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The measuring half of `octile bench`: baseline, best vendor, dispatched choice and floor, interleaved in one run.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include "octile/tune/run_options.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+struct BenchOptions : RunOptions {
+  std::vector<TuneShape> shapes;
+  std::vector<std::int64_t> m_list;  // Empty: default_m_list().
+  std::string scope = "linear";      // "linear": bf16 in, quantisation on both sides; "gemm": codes in.
+};
+
+// Field names are those of `bench --json` (architecture.md, "Machine-readable output").
+struct BenchRow {
+  std::string shape;
+  std::int64_t n = 0, k = 0, m = 0;
+  std::string scope = "linear";
+  bool chained = false;
+  std::string layout;      // Of the weight that the choice reads.
+  std::string accumulate;  // "fast" or "precise".
+  double baseline_us = 0;
+  std::string baseline_kernel;
+  double best_vendor_us = 0;       // 0 and an empty name where there is no vendor here.
+  std::string best_vendor_kernel;  // On a CPU the bare matmul on decoded weights, without quantisation or scales.
+  double chosen_us = 0;
+  std::string chosen_kernel;
+  std::string choice;                                        // "tile", "vendor", "baseline", "heuristic".
+  double ratio = 0, ratio_lo = 0, ratio_hi = 0;              // baseline_us / chosen_us, 95 % interval of the paired ratio.
+  int rounds = 0;                                            // Paired rounds behind the intervals.
+  double vs_vendor = 0, vs_vendor_lo = 0, vs_vendor_hi = 0;  // best_vendor_us / chosen_us; 0 without a vendor.
+  double floor_us = 0;                                       // Streaming the weights alone.
+  double floor_share = 0;                                    // floor_us / chosen_us.
+  double tflops = 0;                                         // Of the choice.
+  double gbps = 0;                                           // Weights, activations and outputs of the choice, once each.
+  double rel_error = 0;                                      // Of the choice against the reference, on samples.
+  std::string note;                                          // Why something is missing; empty where all was measured.
+};
+
+struct BenchResult {
+  std::string device_name;
+  std::string octile_version;
+  std::string kernel_source_hash;    // Of every family available on the device, together.
+  std::string date;                  // ISO 8601, UTC.
+  std::string protocol;              // One line: copies, bytes, rounds, order.
+  std::vector<BenchRow> rows;        // Shape by shape, M ascending.
+  std::vector<std::string> missing;  // "gate_up m=1024: <reason>", for rows that could not be measured.
+  std::vector<std::string> notes;
+  double elapsed_s = 0;
+  double geomean_ratio = 0;
+  int interrupted_by = 0;  // SIGINT or SIGTERM; rows measured so far are there.
+};
+
+// Errors as for tune().
+Expected<BenchResult> bench(const BenchOptions& options);
+
+}  // namespace octile
