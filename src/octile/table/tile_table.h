@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace octile {
@@ -49,6 +50,8 @@ struct TableEntry {
   std::optional<double> us, baseline_us, best_vendor_us, rel_error;
   std::optional<Ratio> ratio;
   bool inferred = false;  // Not measured itself: taken from its neighbours.
+  std::string date;       // When it was measured, ISO 8601; empty: the table's provenance says.
+  std::string left_out;   // Field format: why this key's tile was left out (the baseline serves); empty: it was not.
 };
 
 struct TileTable {
@@ -64,7 +67,24 @@ struct TileTable {
   const TableEntry* find(std::int64_t m) const noexcept;
 };
 
+// A stretch of M that one entry serves.
+struct TableSegment {
+  std::int64_t m_lo = 0;
+  std::int64_t m_hi = 0;  // Included; INT64_MAX: no upper bound.
+  const TableEntry* entry = nullptr;
+};
+// find() for every M in [1, INT64_MAX], as ascending stretches; gaps are left out.
+std::vector<TableSegment> segments_of(const TileTable& table);
+
 // "N=6144,K=4096,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.json", with ".octile.json" for our own format.
 std::string table_file_name(const TableKey& key, bool field_format);
+
+// What a file's name says; the path before the last '/' is ignored. nullopt: no table's name. Schemes other than
+// kSchemeChannelwise ("fp8_w8a8,block_shape=[128, 128]") are recognised, and refused by the readers.
+struct TableFileName {
+  TableKey key;  // n, k, device_name and scheme.
+  bool field_format = false;
+};
+std::optional<TableFileName> parse_table_file_name(std::string_view path);
 
 }  // namespace octile

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replacing a file so that a reader, or a kill at any moment, finds the old content or the new, never half of one; and a
+// lock between processes.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace octile {
+
+// Writes a temporary file in the same directory, fsyncs it, renames it over `path` and fsyncs the directory. Makes missing
+// directories. An existing file keeps its permissions; a symbolic link stays, and what it points at is replaced. Errors (io)
+// name the path, the step and the system's reason; the old content is then still there.
+Expected<void> write_file_atomically(const std::string& path, std::string_view content);
+
+// An exclusive lock on a lock file, held by this object and released with it, also when the process dies. Excludes other
+// processes and other threads alike. The lock file stays, empty: removing it would let two holders in.
+class FileLock {
+ public:
+  // Makes missing directories and the file. Waits up to `timeout`; the Error (failed) then names the file.
+  static Expected<FileLock> acquire(const std::string& path, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int fd) noexcept : fd_(fd) {}
+  int fd_ = -1;
+};
+
+}  // namespace octile
