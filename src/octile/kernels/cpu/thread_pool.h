@@ -3,9 +3,13 @@
 // cgroup limits respected). run() allocates nothing and takes no lock; idle workers spin briefly, then sleep on a futex.
 #pragma once
 
+#include "octile/kernels/cpu/cores.h"
+
+#include <atomic>
+
 namespace octile::cpu {
 
-// A borrowed callable: work(part) for part in [0, parts).
+// A borrowed callable: work(part) for part in [0, parts). It must not throw: an exception that leaves it ends the process.
 class PartFunction {
  public:
   template <class F>
@@ -20,24 +24,30 @@ class PartFunction {
 
 class ThreadPool {
  public:
+  // The process's pool, made at the first call. Its workers end when the process exits or the library is unloaded; run()
+  // calls that come later still do their parts, on the calling thread. A process forked from this one gets workers of its
+  // own at its first run().
   static ThreadPool& instance();
 
-  int size() const noexcept;  // Threads that work, the caller's included: >= 1.
+  // A pool of its own, for tests: `size` threads (at least 1), the caller's included.
+  explicit ThreadPool(int size);
+  ~ThreadPool();  // Precondition: no run() is in progress.
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const noexcept { return size_; }  // Threads that work, the caller's included: >= 1.
   // Calls work(0), ..., work(parts - 1), each once, on up to size() threads, and returns when all are done. The part ->
   // result mapping never depends on which thread ran it. Concurrent callers are served in turn; a nested call runs inline.
   void run(int parts, PartFunction work);
 
-  ThreadPool(const ThreadPool&) = delete;
-  ThreadPool& operator=(const ThreadPool&) = delete;
-
  private:
-  ThreadPool();
-  ~ThreadPool();
   struct Impl;
-  Impl* impl_;
-};
+  struct StopAtExit;
 
-// The cores this process may use: affinity mask and cgroup v1/v2 quota, at least 1.
-int usable_cores();
+  Impl* current_impl();
+
+  int size_;
+  std::atomic<Impl*> impl_;
+};
 
 }  // namespace octile::cpu

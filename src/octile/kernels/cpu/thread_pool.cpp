@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pool of threads. One job at a time: a caller writes the job's fields and publishes a ticket (job number, parts not yet
+// taken) as one 64-bit word. Whoever decrements the ticket of the current job owns one part, so a worker that wakes late can
+// never take a part of a job that is over, and nobody waits for a worker that took none.
+#include "octile/kernels/cpu/thread_pool.h"
+
+#include "octile/core/env.h"
+#include "octile/core/log.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace octile::cpu {
+namespace {
+
+// How long an idle thread watches for work before it sleeps. Waking a sleeper costs 5 to 60 us (the most in virtual
+// machines), the gap between two kernels of one layer about 1 us. A longer watch would take the core from other libraries'
+// threads.
+constexpr std::chrono::microseconds kWatch{50};
+
+// Raised in a forked child: workers are not inherited, so every pool made before the fork must get new ones.
+std::atomic<std::uint32_t> fork_generation{0};
+
+void register_fork_handler() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+  if (registered != 0) {
+    log_once(LogLevel::warning, "thread_pool.atfork",
+             "cannot watch for fork(): a forked process must not use the CPU kernels");
+  }
+}
+
+// Set while the thread works on a part of any pool: a nested run() must not wait for the pool that it is part of.
+thread_local bool working = false;
+
+void pause_briefly() {
+  for (int i = 0; i < 16; ++i) {
+    __builtin_ia32_pause();
+  }
+}
+
+// Returns when `word` no longer holds `old`, with the new value.
+std::uint32_t wait_until_changed(const std::atomic<std::uint32_t>& word, std::uint32_t old, bool watch) {
+  std::uint32_t now = word.load(std::memory_order_acquire);
+  if (watch && now == old) {
+    const auto deadline = std::chrono::steady_clock::now() + kWatch;
+    do {
+      pause_briefly();
+      now = word.load(std::memory_order_acquire);
+    } while (now == old && std::chrono::steady_clock::now() < deadline);
+  }
+  while (now == old) {
+    word.wait(old, std::memory_order_acquire);
+    now = word.load(std::memory_order_acquire);
+  }
+  return now;
+}
+
+void run_inline(int parts, PartFunction work) noexcept {
+  for (int part = 0; part < parts; ++part) {
+    work(part);
+  }
+}
+
+int configured_size() {
+  const Expected<std::int64_t> wanted = env::get_int("OCTILE_NUM_THREADS");
+  if (!wanted) {
+    log_once(LogLevel::warning, "thread_pool.size", wanted.error().message);
+  }
+  return wanted && *wanted > 0 ? static_cast<int>(*wanted) : usable_cores();
+}
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  Impl(int size, std::uint32_t fork_number)
+      : generation(fork_number), watch(size <= usable_cores()) {  // With more threads than cores watching only disturbs.
+    try {
+      for (int i = 1; i < size; ++i) {
+        workers.emplace_back([this] { work_until_stopped(); });
+      }
+    } catch (const std::system_error& e) {  // The kernel refuses more threads: the ones there are do all parts.
+      log_once(LogLevel::warning, "thread_pool.threads",
+               format("wanted {} threads, got {}: {}", size, workers.size() + 1, e.what()));
+    }
+  }
+
+  void work_until_stopped() {
+    for (std::uint32_t seen = 0;;) {
+      seen = wait_until_changed(wake, seen, watch);
+      if (stopped.load(std::memory_order_acquire)) {
+        return;
+      }
+      take_parts();
+    }
+  }
+
+  // Takes parts of the current job until none is left.
+  void take_parts() noexcept {
+    working = true;
+    std::uint64_t seen = ticket.load(std::memory_order_acquire);
+    while ((seen & 0xFFFFFFFFU) != 0) {
+      if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+        continue;
+      }
+      // The job cannot end before this part is done, so its fields stand still from here to the decrement below.
+      (*work)(parts - static_cast<int>(seen & 0xFFFFFFFFU));
+      if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        unfinished.notify_all();
+      }
+      seen = ticket.load(std::memory_order_acquire);
+    }
+    working = false;
+  }
+
+  // Waits until every caller that came earlier is done; returns the number to pass to end_turn().
+  std::uint32_t begin_turn() {
+    const std::uint32_t mine = next_turn.fetch_add(1, std::memory_order_relaxed);
+    for (std::uint32_t now = serving.load(std::memory_order_acquire); now != mine;) {
+      now = wait_until_changed(serving, now, watch);
+    }
+    return mine;
+  }
+  void end_turn(std::uint32_t mine) {
+    serving.store(mine + 1, std::memory_order_release);
+    serving.notify_all();
+  }
+
+  void run_job(int count, PartFunction function) {
+    work = &function;
+    parts = count;
+    unfinished.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
+    ++job;
+    ticket.store((static_cast<std::uint64_t>(job) << 32U) | static_cast<std::uint32_t>(count), std::memory_order_release);
+    wake.fetch_add(1, std::memory_order_release);
+    const auto wanted = static_cast<std::size_t>(count - 1);
+    if (wanted >= workers.size()) {
+      wake.notify_all();
+    } else {
+      for (std::size_t i = 0; i < wanted; ++i) {
+        wake.notify_one();
+      }
+    }
+    take_parts();
+    for (std::uint32_t left = unfinished.load(std::memory_order_acquire); left != 0;) {
+      left = wait_until_changed(unfinished, left, watch);
+    }
+  }
+
+  // Ends the workers once the callers that came earlier are served; later callers do their parts themselves.
+  void stop() {
+    const std::uint32_t turn = begin_turn();
+    stopped.store(true, std::memory_order_release);
+    wake.fetch_add(1, std::memory_order_release);
+    wake.notify_all();
+    for (std::thread& worker : workers) {
+      worker.join();
+    }
+    workers.clear();
+    end_turn(turn);
+  }
+
+  // Each word that threads watch has a cache line of its own.
+  alignas(64) std::atomic<std::uint64_t> ticket{0};  // (job number << 32) | parts not yet taken.
+  alignas(64) std::atomic<std::uint32_t> unfinished{0};
+  alignas(64) std::atomic<std::uint32_t> wake{0};
+  alignas(64) std::atomic<std::uint32_t> next_turn{0};
+  std::atomic<std::uint32_t> serving{0};
+  alignas(64) const PartFunction* work = nullptr;  // The current job; written by the caller whose turn it is.
+  int parts = 0;
+  std::uint32_t job = 0;
+  std::atomic<bool> stopped{false};
+  const std::uint32_t generation;
+  const bool watch;
+  Impl* abandoned_next = nullptr;
+  std::vector<std::thread> workers;
+};
+
+ThreadPool::ThreadPool(int size) : size_(std::max(size, 1)) {
+  register_fork_handler();
+  impl_.store(new Impl(size_, fork_generation.load(std::memory_order_relaxed)), std::memory_order_release);
+}
+
+ThreadPool::~ThreadPool() {
+  Impl* impl = current_impl();
+  impl->stop();
+  delete impl;
+}
+
+// The workers of this process. In a forked child that means new ones: the old object's threads do not exist here, and it is
+// kept (reachable, so that leak checkers see why) since its words may have been caught in the middle of a job.
+ThreadPool::Impl* ThreadPool::current_impl() {
+  static std::atomic<Impl*> abandoned{nullptr};
+  Impl* impl = impl_.load(std::memory_order_acquire);
+  const std::uint32_t now = fork_generation.load(std::memory_order_relaxed);
+  while (impl->generation != now) {
+    Impl* fresh = new Impl(size_, now);
+    if (impl_.compare_exchange_strong(impl, fresh, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      impl->abandoned_next = abandoned.exchange(impl, std::memory_order_acq_rel);
+      return fresh;
+    }
+    fresh->stop();  // Another thread of the child was faster; `impl` is what it stored.
+    delete fresh;
+  }
+  return impl;
+}
+
+void ThreadPool::run(int parts, PartFunction work) {
+  if (parts <= 1 || size_ == 1 || working) {
+    run_inline(parts, work);
+    return;
+  }
+  Impl* impl = current_impl();
+  const std::uint32_t turn = impl->begin_turn();
+  if (impl->stopped.load(std::memory_order_relaxed)) {
+    impl->end_turn(turn);
+    run_inline(parts, work);
+    return;
+  }
+  impl->run_job(parts, work);
+  impl->end_turn(turn);
+}
+
+struct ThreadPool::StopAtExit {
+  ThreadPool* pool;
+  ~StopAtExit() {
+    // exit() inside a part would wait for itself; in a forked child that never used the pool there is nothing to stop.
+    Impl* impl = pool->impl_.load(std::memory_order_acquire);
+    if (!working && impl->generation == fork_generation.load(std::memory_order_relaxed)) {
+      impl->stop();
+    }
+  }
+};
+
+ThreadPool& ThreadPool::instance() {
+  // Never deleted: another thread may still call run() while the process exits.
+  static ThreadPool* const pool = new ThreadPool(configured_size());
+  static const StopAtExit stop_at_exit{pool};
+  return *pool;
+}
+
+}  // namespace octile::cpu
