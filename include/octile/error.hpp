@@ -2,7 +2,8 @@
 // Errors and results of the public interface (C++17).
 #pragma once
 
-#include <new>
+#include <octile/export.h>
+
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -22,7 +23,7 @@ enum class ErrorCode {
 };
 
 // "invalid_argument", ...: the name as the C interface and logs print it.
-const char* to_string(ErrorCode code) noexcept;
+OCTILE_API const char* to_string(ErrorCode code) noexcept;
 
 // A failure. `message` prints what was wanted and what came.
 struct Error {

@@ -11,9 +11,9 @@
 
 namespace octile {
 
-// Weights as a checkpoint holds them: row-major e4m3 codes [n, k] with `row_stride` elements between rows (0 means k),
-// and one scale a row (scale_count = n) or one for all (scale_count = 1; expanded). Scales: fp32, or bf16/fp16 widened
-// exactly; finite and > 0, or 0 for a row of zero codes.
+// Weights as a checkpoint holds them, in host memory: row-major e4m3 codes [n, k] with `row_stride` elements between rows (0
+// means k), and one scale a row (scale_count = n) or one for all (scale_count = 1; expanded). Scales: fp32, or bf16/fp16
+// widened exactly; finite and > 0, or 0 for a row of zero codes. A code that is NaN makes its output column NaN.
 struct WeightSource {
   std::int64_t n = 0;
   std::int64_t k = 0;
@@ -94,9 +94,13 @@ class OCTILE_API Fp8Linear {
  public:
   static Expected<Fp8Linear> create(Fp8Weight weight, const LinearOptions& options = {});
 
-  // Loads every kernel that the table can reach up to max_m and runs each once. Everything slow happens here.
+  // Loads every kernel that the table can reach up to max_m and runs each once. Everything slow happens here. May be called
+  // again for a larger max_m, also while other threads are in run(). A chosen kernel that cannot be prepared is replaced by
+  // the baseline with one warning, and explain() says so. Errors: invalid_argument for max_m < 1; whatever the last kernel
+  // left says.
   Expected<void> prepare(std::int64_t max_m);
   // Workspace for run() with up to max_m rows: a fixed cost plus the activation codes and scales of at most the prepared M.
+  // 0 before prepare().
   std::int64_t workspace_bytes(std::int64_t max_m) const noexcept;
 
   // y[m, n] from x[m, k]. No allocation, no lock (the CPU pool's futexes excepted), no file, no environment read.
@@ -108,6 +112,7 @@ class OCTILE_API Fp8Linear {
   Expected<void> run_quantized(const ConstMatrixView& codes, const float* scales, const MatrixView& y, void* workspace,
                                std::int64_t workspace_bytes, void* stream = nullptr) const;
 
+  // What serves m rows. After prepare() it is what run() launches, chunk by chunk for m beyond the prepared M.
   Explanation explain(std::int64_t m) const;
   const Fp8Weight& weight() const noexcept;
 
@@ -117,6 +122,9 @@ class OCTILE_API Fp8Linear {
   explicit Fp8Linear(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
+
+// As `octile explain --json` prints it.
+OCTILE_API std::string to_json(const Explanation& explanation);
 
 // An engine's own kernel as the baseline, called for one linear: must write y[m, n]. Returns 0, or another value as a
 // failure. Shapes and dtypes are those of the linear; `weight_codes` [n, k] row-major and `weight_scales` [n] are kept for
@@ -134,8 +142,9 @@ struct BaselineCall {
   void* stream = nullptr;
 };
 using BaselineFunction = int (*)(const BaselineCall& call, void* user);
-// Replaces the vendor as baseline of every linear created afterwards on devices of `device_kind` ("cpu", "cuda").
-// nullptr removes it. `name` is what explain() prints.
+// Replaces the vendor as baseline of every weight and linear created afterwards on devices of `device_kind` ("cpu", "cuda").
+// A weight keeps the row-major codes for it where its plan can reach the baseline; a linear that needs them of a weight
+// packed before the registration is refused. nullptr removes it. `name` is what explain() prints.
 OCTILE_API Expected<void> register_baseline(const char* device_kind, const char* name, BaselineFunction function,
                                             void* user);
 

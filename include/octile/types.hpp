@@ -2,15 +2,10 @@
 // Plain types of the public interface (C++17). Shapes: M tokens, N output channels, K reduction length.
 #pragma once
 
+#include <octile/export.h>
 #include <octile/error.hpp>
 
 #include <cstdint>
-
-#if defined(OCTILE_BUILDING_SHARED)
-#define OCTILE_API __attribute__((visibility("default")))
-#else
-#define OCTILE_API
-#endif
 
 namespace octile {
 
@@ -48,8 +43,8 @@ enum class Accumulate { device_default, fast, precise };
 // deterministic: the same bits run after run. baseline: the bits of the vendor's row-wise kernel as well (Hopper).
 enum class Numerics { deterministic, baseline };
 
-const char* to_string(Accumulate accumulate) noexcept;
-const char* to_string(Numerics numerics) noexcept;
+OCTILE_API const char* to_string(Accumulate accumulate) noexcept;
+OCTILE_API const char* to_string(Numerics numerics) noexcept;
 
 // How a row is divided by its scale: a true division (the contract), or a product with the rounded reciprocal as some
 // engines do.

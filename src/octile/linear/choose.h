@@ -6,11 +6,15 @@
 #include "octile/kernels/backend.h"
 #include "octile/table/table_store.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace octile {
+
+struct EngineBaseline;
 
 enum class ChoiceKind { tile, vendor, baseline, heuristic };
 const char* to_string(ChoiceKind kind) noexcept;  // As in explain's `choice`.
@@ -22,34 +26,94 @@ struct Choice {
   std::string kernel;  // Name to print.
   TileConfig config;
   const TableEntry* entry = nullptr;  // Owned by the plan's table; nullptr where no entry serves.
-  std::string table_key;
+  std::string table_key;              // Of the entry that serves, or of the one that was skipped.
   std::string reason;
   bool stale = false;
 };
 
-// Every choice of one (device, problem) for M in [1, infinity): piecewise constant for our own tables, computed per M.
+// The layout of an engine's registered baseline: row-major e4m3 codes [n, k] with stride k, and fp32 scales [n].
+inline constexpr std::string_view kEngineLayout = "engine_row_major";
+
+// Every choice of one (device, problem) for M in [1, infinity): piecewise constant. The vendor's own choice as baseline is
+// one config for all M (its kernel tells the Ms apart itself); a family's heuristic is asked at the upper end of a bucket of
+// Ms (every M up to 32, then 16 buckets an octave), so that intervals are few and `explain` and run() agree.
 class Plan {
  public:
-  // `backend` may be nullptr for a device that is not present. The kill switch is `tuned` = false.
+  // `backend` may be nullptr for a device that is not present. The kill switch is `tuned` = false: no table is read.
   static Plan make(const Backend* backend, const DeviceInfo& device, const Problem& problem, std::string_view tables_option,
                    bool tuned);
+  // The same with a table that is at hand (a tuner's, a test's).
+  static Plan from_lookup(const Backend* backend, const DeviceInfo& device, const Problem& problem, TableLookup lookup,
+                          bool tuned);
 
+  // Precondition: m >= 1.
   Choice choose(std::int64_t m) const;
+  // The baseline's choice, or the heuristic's where no baseline exists: what run() falls back on where a chosen kernel
+  // cannot be prepared.
+  Choice baseline_choice(std::int64_t m, std::string_view why) const;
+  // The own families' heuristic among those that read `layout` (any layout where it is empty); family == nullptr where none
+  // does.
+  Choice heuristic_choice(std::int64_t m, std::string_view layout, std::string_view why) const;
+
   // Ascending interval starts within [1, max_m] at which the choice may change; always holds 1.
   std::vector<std::int64_t> breakpoints(std::int64_t max_m) const;
-  // Layouts of the weight that choices up to `max_m` read; more than one only on the CPU.
+  // Layouts of the weight that choices up to `max_m` read, kEngineLayout among them where an engine's baseline serves; more
+  // than one only on the CPU.
   std::vector<std::string> layouts(std::int64_t max_m) const;
 
   const TableLookup& lookup() const noexcept { return lookup_; }
+  // Why the table that was found is not used at all (a hard key differs); empty where it is, or where there is none.
+  const std::string& table_refusal() const noexcept { return refusal_; }
+  // Why entry `index` of the table cannot serve here (illegal, unknown kernel, other source or vendor version, weaker than
+  // asked); empty where it can. Precondition: a table in use.
+  const std::string& skip_reason(std::size_t index) const { return verdicts_.at(index).skipped; }
+  const Backend* backend() const noexcept { return backend_; }
   const DeviceInfo& device() const noexcept { return device_; }
   const Problem& problem() const noexcept { return problem_; }
+  bool tuned() const noexcept { return tuned_; }
+  // The engine's function that is the baseline here, or nullptr.
+  const std::shared_ptr<const EngineBaseline>& engine() const noexcept { return engine_; }
 
  private:
+  // What became of one entry of the table on this device.
+  struct Verdict {
+    ChoiceKind kind = ChoiceKind::tile;
+    const KernelFamily* family = nullptr;
+    std::string skipped;  // Why it cannot serve; empty: it serves.
+    std::string note;     // Said in the reason of an entry that serves.
+  };
+
+  Plan() = default;
+  const KernelFamily* family_named(std::string_view name) const noexcept;
+  std::string find_refusal() const;
+  void judge_entries();
+  Verdict judge(const TableEntry& entry) const;
+  Verdict judge_absent(const TableEntry& entry) const;
+  std::string weaker_than_asked(ChoiceKind kind) const;
+  void find_baseline();
+  void find_own_families();
+  void find_gap_families();
+  void find_staleness();
+  Choice gap_choice(std::int64_t m) const;
+  Choice cheapest(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
+  std::string no_table_reason() const;
+  bool uses_table() const noexcept { return tuned_ && lookup_.table != nullptr && refusal_.empty(); }
+  bool asks_heuristic_somewhere() const noexcept;
+
   const Backend* backend_ = nullptr;
   DeviceInfo device_;
   Problem problem_;
   bool tuned_ = true;
   TableLookup lookup_;
+  std::string refusal_;            // Why the table that was found is not used; empty: it is, or there is none.
+  std::string alias_;              // The device name that OCTILE_DEVICE_NAME_ALIAS sets on purpose.
+  std::vector<Verdict> verdicts_;  // One for each entry of the table.
+  std::shared_ptr<const EngineBaseline> engine_;
+  const KernelFamily* baseline_ = nullptr;         // The vendor; nullptr with an engine's or with none.
+  std::string no_baseline_;                        // Why there is none.
+  std::vector<const KernelFamily*> own_families_;  // Ours that run here, in one layout on a GPU with a table.
+  std::vector<const KernelFamily*> gap_families_;  // Ours that beat the baseline wherever the table measured.
+  std::string stale_note_;                         // Which soft key differs; empty: none.
 };
 
 }  // namespace octile
