@@ -4,6 +4,9 @@ add_library(octile_options INTERFACE)
 target_compile_options(octile_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
   $<$<BOOL:${OCTILE_WERROR}>:-Werror>)
+# The contract fixes the order and the roundings of the epilogue, so a multiplication and an addition are never fused
+# behind our back (GCC would, also across intrinsics, in functions whose target has FMA).
+target_compile_options(octile_options INTERFACE -ffp-contract=off)
 if(OCTILE_SANITIZE)
   target_compile_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE} -fno-omit-frame-pointer)
   if(OCTILE_SANITIZE STREQUAL "undefined")

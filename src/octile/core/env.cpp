@@ -26,6 +26,9 @@ constexpr std::array kVariables = {
              "Device name whose tables this device uses on purpose: NAME=ALIAS for one device, or ALIAS for all.", ""},
     Variable{"OCTILE_NUM_THREADS", Type::integer, "0", "CPU",
              "Threads of the CPU pool; 0 takes the cores that affinity and cgroup limits leave this process.", "", 0, 1024},
+    Variable{"OCTILE_CPU_ISA", Type::choice, "amx", "CPU",
+             "Highest instruction set that CPU kernels may use; the CPU's own limit holds as well.", "", 0, 0,
+             "generic|avx2|avx512|avx512bf16|amx"},
     Variable{"OCTILE_LOG_LEVEL", Type::choice, "info", "Logging", "Least severe message that is written to stderr.", "", 0,
              0, "debug|info|warning|error|off"},
 };
