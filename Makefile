@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front over CMake. `make run` does the main job, `make test` runs every test; both install what is missing first.
+.PHONY: help setup build run test test-python bench lint format install clean
+
+PRESET ?= release
+JOBS ?= $(shell nproc)
+MODEL ?= qwen3-8b
+DEVICE ?= cpu
+PREFIX ?= /usr/local
+REPORT ?= octile-report.json
+# Where `make run` writes tile tables: empty means the user's data directory, where the library finds them by itself.
+TABLES ?=
+
+OCTILE := build/$(PRESET)/bin/octile
+TABLES_OPTION := $(if $(TABLES),--tables $(TABLES))
+
+help:
+	@echo "make run      build, tune $(MODEL) on $(DEVICE) (60 s), bench it (60 s), write $(REPORT)"
+	@echo "make test     build and run every test"
+	@echo "make bench    bench with the tables in force"
+	@echo "make lint     clang-format-19 and clang-tidy-19"
+	@echo "make format   let clang-format-19 rewrite the sources"
+	@echo "make install  install into PREFIX=$(PREFIX)"
+	@echo "make setup | build | test-python | clean"
+	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS"
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@cmake --preset $(PRESET) --log-level=NOTICE
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+run: build
+	$(OCTILE) tune --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION)
+	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION) --json $(REPORT)
+	@echo "wrote $(REPORT)"
+
+test: build
+	@ctest --preset $(PRESET)
+
+test-python: build
+	@ctest --preset $(PRESET) -L python
+
+bench: build
+	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) $(TABLES_OPTION)
+
+lint:
+	@scripts/setup.sh lint
+	@cmake --preset $(PRESET) --log-level=NOTICE
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@scripts/lint.sh build/$(PRESET)
+
+format:
+	@scripts/setup.sh lint
+	@git ls-files '*.h' '*.hpp' '*.cpp' '*.c' '*.cuh' '*.cu' | xargs clang-format-19 -i
+
+install: build
+	@cmake --install build/$(PRESET) --prefix $(PREFIX)
+
+clean:
+	@rm -rf build
