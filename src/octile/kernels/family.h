@@ -10,8 +10,10 @@
 #include "octile/kernels/device.h"
 #include "octile/table/tile_config.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +57,8 @@ class PackedWeight {
   virtual std::int64_t k() const noexcept = 0;
   virtual std::int64_t bytes() const noexcept = 0;       // Resident: codes, scales, padding.
   virtual std::string_view layout() const noexcept = 0;  // "cpu_packed", "onednn", "row_major", ...
+  // On a CPU: the packed e4m3 codes as one block, which the stream floor reads. Empty elsewhere, and for decoded copies.
+  virtual std::span<const std::byte> host_bytes() const noexcept { return {}; }
 };
 
 // A family's kernel for one config, compiled and loaded: run() does nothing slow (architecture.md, decision 3).
