@@ -39,6 +39,14 @@ class TimedSequence {
   virtual Expected<double> time_us() = 0;
 };
 
+// The vendor's product alone, as other benchmarks time it: no quantisation, no scales. `bench` prints it beside the
+// baseline.
+struct BareVendor {
+  std::string name;    // "onednn matmul".
+  std::string layout;  // Of the weight it reads.
+  std::unique_ptr<Kernel> kernel;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -58,6 +66,10 @@ class Backend {
                                                        const WeightSource& source) const = 0;
   // A kernel whose run() reads the weight once and does nothing else: the floor that `bench` prints.
   virtual Expected<std::unique_ptr<Kernel>> prepare_stream_floor(const DeviceInfo& device) const = 0;
+
+  // For M up to max_m, called as the baseline is (raw or quantised activations). Error (unavailable): this backend has none.
+  virtual Expected<BareVendor> prepare_bare_vendor(const DeviceInfo& device, const Problem& problem,
+                                                   std::int64_t max_m) const;
 
   virtual Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo& device, std::int64_t bytes) const = 0;
   virtual Expected<void> upload(const DeviceInfo& device, void* destination, const void* source,

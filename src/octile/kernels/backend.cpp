@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a backend does where it says nothing else.
+#include "octile/kernels/backend.h"
+
+#include "octile/core/format.h"
+
+namespace octile {
+
+Expected<BareVendor> Backend::prepare_bare_vendor(const DeviceInfo& device, const Problem& /*problem*/,
+                                                  std::int64_t /*max_m*/) const {
+  return make_error(ErrorCode::unavailable, "{} has no vendor product to time alone", device.id);
+}
+
+}  // namespace octile
