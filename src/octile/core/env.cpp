@@ -29,6 +29,12 @@ constexpr std::array kVariables = {
     Variable{"OCTILE_CPU_ISA", Type::choice, "amx", "CPU",
              "Highest instruction set that CPU kernels may use; the CPU's own limit holds as well.", "", 0, 0,
              "generic|avx2|avx512|avx512bf16|amx"},
+    Variable{"OCTILE_CUDA_PATH", Type::path_list, "", "CUDA",
+             "Toolkits or directories with CUDA libraries, ':' between them, searched before all other places.", ""},
+    Variable{"OCTILE_CACHE_DIR", Type::text, "", "CUDA",
+             "Directory of the cache of compiled kernels; by default $XDG_CACHE_HOME/octile or ~/.cache/octile.", ""},
+    Variable{"OCTILE_CUBIN_PATH", Type::text, "", "CUDA",
+             "Directory of exported kernels, looked up before the cache: for machines without NVRTC.", ""},
     Variable{"OCTILE_LOG_LEVEL", Type::choice, "info", "Logging", "Least severe message that is written to stderr.", "", 0,
              0, "debug|info|warning|error|off"},
 };

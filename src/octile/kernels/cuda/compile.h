@@ -34,12 +34,12 @@ struct CompiledKernel {
   std::string arch;
   std::string kernel;
   std::vector<std::byte> cubin;
-  std::string log;                    // NVRTC's log with ptxas' resource report, as it was when compiled.
-  int registers = 0;                  // Per thread.
-  int stack_bytes = 0;                // Stack frame per thread.
-  int spill_store_bytes = 0;          // Per thread; a kernel that spills has both above zero.
+  std::string log;            // NVRTC's log with ptxas' resource report, as it was when compiled.
+  int registers = 0;          // Per thread.
+  int stack_bytes = 0;        // Stack frame per thread.
+  int spill_store_bytes = 0;  // Per thread; a kernel that spills has both above zero.
   int spill_load_bytes = 0;
-  int static_shared_bytes = 0;        // Per block, without the dynamic part.
+  int static_shared_bytes = 0;  // Per block, without the dynamic part.
   bool from_cache = false;
 };
 

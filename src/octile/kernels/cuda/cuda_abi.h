@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types, values and functions of the CUDA driver, NVRTC and cuBLASLt that are used, written out: no CUDA header is needed
-// to build. Names are NVIDIA's, in our namespace. tests/kernels/cuda/cuda_abi_test.cpp compares every value and size with a
-// toolkit's headers where one is installed.
+// The types, values and functions of the CUDA driver, NVRTC and cuBLASLt that are used, written out: no CUDA header is
+// needed to build. Names are NVIDIA's, in our namespace. tests/kernels/cuda/cuda_abi_test.cpp compares every value and size
+// with a toolkit's headers where one is installed.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace octile::cuda {
 
-// ---- Driver (libcuda.so.1) ------------------------------------------------------------------------------------------------
+// ---- Driver (libcuda.so.1)
+// ------------------------------------------------------------------------------------------------
 
 enum CUresult : int {
   CUDA_SUCCESS = 0,
@@ -109,60 +110,61 @@ struct CUDA_MEMCPY2D {
 };
 
 // X(exported symbol, field of struct Driver, signature). The symbols are those of CUDA 12.0.
-#define OCTILE_CUDA_DRIVER_FUNCTIONS(X)                                                                                      \
-  X(cuInit, init, CUresult(unsigned flags))                                                                                  \
-  X(cuDriverGetVersion, driver_get_version, CUresult(int* version))                                                          \
-  X(cuGetErrorName, get_error_name, CUresult(CUresult error, const char** name))                                             \
-  X(cuGetErrorString, get_error_string, CUresult(CUresult error, const char** text))                                         \
-  X(cuDeviceGetCount, device_get_count, CUresult(int* count))                                                                \
-  X(cuDeviceGet, device_get, CUresult(CUdevice * device, int ordinal))                                                       \
-  X(cuDeviceGetName, device_get_name, CUresult(char* name, int size, CUdevice device))                                       \
-  X(cuDeviceGetAttribute, device_get_attribute, CUresult(int* value, CUdevice_attribute attribute, CUdevice device))         \
-  X(cuDeviceTotalMem_v2, device_total_mem, CUresult(std::size_t * bytes, CUdevice device))                                   \
-  X(cuDevicePrimaryCtxRetain, primary_ctx_retain, CUresult(CUcontext * context, CUdevice device))                            \
-  X(cuCtxPushCurrent_v2, ctx_push_current, CUresult(CUcontext context))                                                      \
-  X(cuCtxPopCurrent_v2, ctx_pop_current, CUresult(CUcontext * context))                                                      \
-  X(cuCtxGetCurrent, ctx_get_current, CUresult(CUcontext * context))                                                         \
-  X(cuMemAlloc_v2, mem_alloc, CUresult(CUdeviceptr * pointer, std::size_t bytes))                                            \
-  X(cuMemFree_v2, mem_free, CUresult(CUdeviceptr pointer))                                                                   \
-  X(cuMemGetInfo_v2, mem_get_info, CUresult(std::size_t * free_bytes, std::size_t * total_bytes))                            \
-  X(cuMemcpyHtoD_v2, memcpy_htod, CUresult(CUdeviceptr destination, const void* source, std::size_t bytes))                  \
-  X(cuMemcpyDtoH_v2, memcpy_dtoh, CUresult(void* destination, CUdeviceptr source, std::size_t bytes))                        \
-  X(cuMemcpyDtoDAsync_v2, memcpy_dtod_async,                                                                                 \
-    CUresult(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream stream))                               \
-  X(cuMemcpy2DUnaligned_v2, memcpy_2d, CUresult(const CUDA_MEMCPY2D* copy))                                                  \
-  X(cuMemcpy2DAsync_v2, memcpy_2d_async, CUresult(const CUDA_MEMCPY2D* copy, CUstream stream))                               \
-  X(cuMemsetD8_v2, memset_d8, CUresult(CUdeviceptr destination, unsigned char value, std::size_t bytes))                     \
-  X(cuMemsetD8Async, memset_d8_async,                                                                                        \
-    CUresult(CUdeviceptr destination, unsigned char value, std::size_t bytes, CUstream stream))                              \
-  X(cuModuleLoadData, module_load_data, CUresult(CUmodule * module, const void* image))                                      \
-  X(cuModuleUnload, module_unload, CUresult(CUmodule module))                                                                \
-  X(cuModuleGetFunction, module_get_function, CUresult(CUfunction * function, CUmodule module, const char* name))            \
-  X(cuFuncSetAttribute, func_set_attribute, CUresult(CUfunction function, CUfunction_attribute attribute, int value))        \
-  X(cuFuncGetAttribute, func_get_attribute, CUresult(int* value, CUfunction_attribute attribute, CUfunction function))       \
-  X(cuLaunchKernelEx, launch_kernel,                                                                                         \
-    CUresult(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra))                            \
-  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, occupancy_max_active_blocks,                                                \
-    CUresult(int* blocks, CUfunction function, int block_size, std::size_t dynamic_shared_bytes))                            \
-  X(cuStreamCreate, stream_create, CUresult(CUstream * stream, unsigned flags))                                              \
-  X(cuStreamDestroy_v2, stream_destroy, CUresult(CUstream stream))                                                           \
-  X(cuStreamSynchronize, stream_synchronize, CUresult(CUstream stream))                                                      \
-  X(cuStreamBeginCapture_v2, stream_begin_capture, CUresult(CUstream stream, CUstreamCaptureMode mode))                      \
-  X(cuStreamEndCapture, stream_end_capture, CUresult(CUstream stream, CUgraph * graph))                                      \
-  X(cuStreamIsCapturing, stream_is_capturing, CUresult(CUstream stream, CUstreamCaptureStatus * status))                     \
-  X(cuThreadExchangeStreamCaptureMode, exchange_capture_mode, CUresult(CUstreamCaptureMode * mode))                          \
-  X(cuGraphInstantiateWithFlags, graph_instantiate, CUresult(CUgraphExec * exec, CUgraph graph, unsigned long long flags))   \
-  X(cuGraphUpload, graph_upload, CUresult(CUgraphExec exec, CUstream stream))                                                \
-  X(cuGraphLaunch, graph_launch, CUresult(CUgraphExec exec, CUstream stream))                                                \
-  X(cuGraphDestroy, graph_destroy, CUresult(CUgraph graph))                                                                  \
-  X(cuGraphExecDestroy, graph_exec_destroy, CUresult(CUgraphExec exec))                                                      \
-  X(cuEventCreate, event_create, CUresult(CUevent * event, unsigned flags))                                                  \
-  X(cuEventDestroy_v2, event_destroy, CUresult(CUevent event))                                                               \
-  X(cuEventRecordWithFlags, event_record, CUresult(CUevent event, CUstream stream, unsigned flags))                          \
-  X(cuEventSynchronize, event_synchronize, CUresult(CUevent event))                                                          \
+#define OCTILE_CUDA_DRIVER_FUNCTIONS(X)                                                                                   \
+  X(cuInit, init, CUresult(unsigned flags))                                                                               \
+  X(cuDriverGetVersion, driver_get_version, CUresult(int* version))                                                       \
+  X(cuGetErrorName, get_error_name, CUresult(CUresult error, const char** name))                                          \
+  X(cuGetErrorString, get_error_string, CUresult(CUresult error, const char** text))                                      \
+  X(cuDeviceGetCount, device_get_count, CUresult(int* count))                                                             \
+  X(cuDeviceGet, device_get, CUresult(CUdevice* device, int ordinal))                                                     \
+  X(cuDeviceGetName, device_get_name, CUresult(char* name, int size, CUdevice device))                                    \
+  X(cuDeviceGetAttribute, device_get_attribute, CUresult(int* value, CUdevice_attribute attribute, CUdevice device))      \
+  X(cuDeviceTotalMem_v2, device_total_mem, CUresult(std::size_t* bytes, CUdevice device))                                 \
+  X(cuDevicePrimaryCtxRetain, primary_ctx_retain, CUresult(CUcontext* context, CUdevice device))                          \
+  X(cuCtxPushCurrent_v2, ctx_push_current, CUresult(CUcontext context))                                                   \
+  X(cuCtxPopCurrent_v2, ctx_pop_current, CUresult(CUcontext* context))                                                    \
+  X(cuCtxGetCurrent, ctx_get_current, CUresult(CUcontext* context))                                                       \
+  X(cuMemAlloc_v2, mem_alloc, CUresult(CUdeviceptr* pointer, std::size_t bytes))                                          \
+  X(cuMemFree_v2, mem_free, CUresult(CUdeviceptr pointer))                                                                \
+  X(cuMemGetInfo_v2, mem_get_info, CUresult(std::size_t* free_bytes, std::size_t* total_bytes))                           \
+  X(cuMemcpyHtoD_v2, memcpy_htod, CUresult(CUdeviceptr destination, const void* source, std::size_t bytes))               \
+  X(cuMemcpyDtoH_v2, memcpy_dtoh, CUresult(void* destination, CUdeviceptr source, std::size_t bytes))                     \
+  X(cuMemcpyDtoDAsync_v2, memcpy_dtod_async,                                                                              \
+    CUresult(CUdeviceptr destination, CUdeviceptr source, std::size_t bytes, CUstream stream))                            \
+  X(cuMemcpy2DUnaligned_v2, memcpy_2d, CUresult(const CUDA_MEMCPY2D* copy))                                               \
+  X(cuMemcpy2DAsync_v2, memcpy_2d_async, CUresult(const CUDA_MEMCPY2D* copy, CUstream stream))                            \
+  X(cuMemsetD8_v2, memset_d8, CUresult(CUdeviceptr destination, unsigned char value, std::size_t bytes))                  \
+  X(cuMemsetD8Async, memset_d8_async,                                                                                     \
+    CUresult(CUdeviceptr destination, unsigned char value, std::size_t bytes, CUstream stream))                           \
+  X(cuModuleLoadData, module_load_data, CUresult(CUmodule* module, const void* image))                                    \
+  X(cuModuleUnload, module_unload, CUresult(CUmodule module))                                                             \
+  X(cuModuleGetFunction, module_get_function, CUresult(CUfunction* function, CUmodule module, const char* name))          \
+  X(cuFuncSetAttribute, func_set_attribute, CUresult(CUfunction function, CUfunction_attribute attribute, int value))     \
+  X(cuFuncGetAttribute, func_get_attribute, CUresult(int* value, CUfunction_attribute attribute, CUfunction function))    \
+  X(cuLaunchKernelEx, launch_kernel,                                                                                      \
+    CUresult(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra))                         \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, occupancy_max_active_blocks,                                             \
+    CUresult(int* blocks, CUfunction function, int block_size, std::size_t dynamic_shared_bytes))                         \
+  X(cuStreamCreate, stream_create, CUresult(CUstream* stream, unsigned flags))                                            \
+  X(cuStreamDestroy_v2, stream_destroy, CUresult(CUstream stream))                                                        \
+  X(cuStreamSynchronize, stream_synchronize, CUresult(CUstream stream))                                                   \
+  X(cuStreamBeginCapture_v2, stream_begin_capture, CUresult(CUstream stream, CUstreamCaptureMode mode))                   \
+  X(cuStreamEndCapture, stream_end_capture, CUresult(CUstream stream, CUgraph* graph))                                    \
+  X(cuStreamIsCapturing, stream_is_capturing, CUresult(CUstream stream, CUstreamCaptureStatus* status))                   \
+  X(cuThreadExchangeStreamCaptureMode, exchange_capture_mode, CUresult(CUstreamCaptureMode* mode))                        \
+  X(cuGraphInstantiateWithFlags, graph_instantiate, CUresult(CUgraphExec* exec, CUgraph graph, unsigned long long flags)) \
+  X(cuGraphUpload, graph_upload, CUresult(CUgraphExec exec, CUstream stream))                                             \
+  X(cuGraphLaunch, graph_launch, CUresult(CUgraphExec exec, CUstream stream))                                             \
+  X(cuGraphDestroy, graph_destroy, CUresult(CUgraph graph))                                                               \
+  X(cuGraphExecDestroy, graph_exec_destroy, CUresult(CUgraphExec exec))                                                   \
+  X(cuEventCreate, event_create, CUresult(CUevent* event, unsigned flags))                                                \
+  X(cuEventDestroy_v2, event_destroy, CUresult(CUevent event))                                                            \
+  X(cuEventRecordWithFlags, event_record, CUresult(CUevent event, CUstream stream, unsigned flags))                       \
+  X(cuEventSynchronize, event_synchronize, CUresult(CUevent event))                                                       \
   X(cuEventElapsedTime, event_elapsed_time, CUresult(float* milliseconds, CUevent start, CUevent end))
 
-// ---- NVRTC (libnvrtc.so.12, .13) ------------------------------------------------------------------------------------------
+// ---- NVRTC (libnvrtc.so.12, .13)
+// ------------------------------------------------------------------------------------------
 
 enum nvrtcResult : int {
   NVRTC_SUCCESS = 0,
@@ -172,24 +174,25 @@ enum nvrtcResult : int {
 };
 using nvrtcProgram = struct NvrtcProgram_st*;
 
-#define OCTILE_NVRTC_FUNCTIONS(X)                                                                                            \
-  X(nvrtcVersion, version_of, nvrtcResult(int* major, int* minor))                                                           \
-  X(nvrtcGetErrorString, error_string, const char*(nvrtcResult result))                                                      \
-  X(nvrtcGetNumSupportedArchs, num_supported_archs, nvrtcResult(int* count))                                                 \
-  X(nvrtcGetSupportedArchs, supported_archs, nvrtcResult(int* archs))                                                        \
-  X(nvrtcCreateProgram, create_program,                                                                                      \
-    nvrtcResult(nvrtcProgram * program, const char* source, const char* name, int header_count, const char* const* headers,  \
-                const char* const* header_names))                                                                            \
-  X(nvrtcDestroyProgram, destroy_program, nvrtcResult(nvrtcProgram * program))                                               \
-  X(nvrtcCompileProgram, compile_program, nvrtcResult(nvrtcProgram program, int option_count, const char* const* options))   \
-  X(nvrtcGetCUBINSize, cubin_size, nvrtcResult(nvrtcProgram program, std::size_t * bytes))                                   \
-  X(nvrtcGetCUBIN, get_cubin, nvrtcResult(nvrtcProgram program, char* cubin))                                                \
-  X(nvrtcGetPTXSize, ptx_size, nvrtcResult(nvrtcProgram program, std::size_t * bytes))                                       \
-  X(nvrtcGetPTX, get_ptx, nvrtcResult(nvrtcProgram program, char* ptx))                                                      \
-  X(nvrtcGetProgramLogSize, log_size, nvrtcResult(nvrtcProgram program, std::size_t * bytes))                                \
+#define OCTILE_NVRTC_FUNCTIONS(X)                                                                                          \
+  X(nvrtcVersion, version_of, nvrtcResult(int* major, int* minor))                                                         \
+  X(nvrtcGetErrorString, error_string, const char*(nvrtcResult result))                                                    \
+  X(nvrtcGetNumSupportedArchs, num_supported_archs, nvrtcResult(int* count))                                               \
+  X(nvrtcGetSupportedArchs, supported_archs, nvrtcResult(int* archs))                                                      \
+  X(nvrtcCreateProgram, create_program,                                                                                    \
+    nvrtcResult(nvrtcProgram* program, const char* source, const char* name, int header_count, const char* const* headers, \
+                const char* const* header_names))                                                                          \
+  X(nvrtcDestroyProgram, destroy_program, nvrtcResult(nvrtcProgram* program))                                              \
+  X(nvrtcCompileProgram, compile_program, nvrtcResult(nvrtcProgram program, int option_count, const char* const* options)) \
+  X(nvrtcGetCUBINSize, cubin_size, nvrtcResult(nvrtcProgram program, std::size_t* bytes))                                  \
+  X(nvrtcGetCUBIN, get_cubin, nvrtcResult(nvrtcProgram program, char* cubin))                                              \
+  X(nvrtcGetPTXSize, ptx_size, nvrtcResult(nvrtcProgram program, std::size_t* bytes))                                      \
+  X(nvrtcGetPTX, get_ptx, nvrtcResult(nvrtcProgram program, char* ptx))                                                    \
+  X(nvrtcGetProgramLogSize, log_size, nvrtcResult(nvrtcProgram program, std::size_t* bytes))                               \
   X(nvrtcGetProgramLog, get_log, nvrtcResult(nvrtcProgram program, char* log))
 
-// ---- cuBLASLt (libcublasLt.so.12, .13) ------------------------------------------------------------------------------------
+// ---- cuBLASLt (libcublasLt.so.12, .13)
+// ------------------------------------------------------------------------------------
 
 enum cublasStatus_t : int {
   CUBLAS_STATUS_SUCCESS = 0,
@@ -259,50 +262,50 @@ struct cublasLtMatmulHeuristicResult_t {
   int reserved[4];
 };
 
-#define OCTILE_CUBLASLT_FUNCTIONS(X)                                                                                         \
-  X(cublasLtGetVersion, get_version, std::size_t())                                                                          \
-  X(cublasLtGetStatusString, status_string, const char*(cublasStatus_t status))                                              \
-  X(cublasLtCreate, create, cublasStatus_t(cublasLtHandle_t * handle))                                                       \
-  X(cublasLtMatmulDescInit_internal, desc_init,                                                                              \
-    cublasStatus_t(cublasLtMatmulDesc_t desc, std::size_t bytes, cublasComputeType_t compute, cudaDataType scale))           \
-  X(cublasLtMatmulDescSetAttribute, desc_set,                                                                                \
-    cublasStatus_t(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void* value,                   \
-                   std::size_t bytes))                                                                                       \
-  X(cublasLtMatrixLayoutInit_internal, layout_init,                                                                          \
-    cublasStatus_t(cublasLtMatrixLayout_t layout, std::size_t bytes, cudaDataType type, std::uint64_t rows,                  \
-                   std::uint64_t cols, std::int64_t ld))                                                                     \
-  X(cublasLtMatmulPreferenceInit_internal, preference_init,                                                                  \
-    cublasStatus_t(cublasLtMatmulPreference_t preference, std::size_t bytes))                                                \
-  X(cublasLtMatmulPreferenceSetAttribute, preference_set,                                                                    \
-    cublasStatus_t(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const void* value, \
-                   std::size_t bytes))                                                                                       \
-  X(cublasLtMatmulAlgoGetHeuristic, algo_get_heuristic,                                                                      \
-    cublasStatus_t(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,   \
-                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int requested, \
-                   cublasLtMatmulHeuristicResult_t* results, int* returned))                                                 \
-  X(cublasLtMatmulAlgoGetIds, algo_get_ids,                                                                                  \
-    cublasStatus_t(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType scale, cudaDataType a, cudaDataType b, \
-                   cudaDataType c, cudaDataType d, int requested, int* ids, int* returned))                                  \
-  X(cublasLtMatmulAlgoInit, algo_init,                                                                                       \
-    cublasStatus_t(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType scale, cudaDataType a, cudaDataType b, \
-                   cudaDataType c, cudaDataType d, int id, cublasLtMatmulAlgo_t* algo))                                      \
-  X(cublasLtMatmulAlgoCheck, algo_check,                                                                                     \
-    cublasStatus_t(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,   \
-                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo,                     \
-                   cublasLtMatmulHeuristicResult_t* result))                                                                 \
-  X(cublasLtMatmulAlgoCapGetAttribute, algo_cap_get,                                                                         \
-    cublasStatus_t(const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoCapAttributes_t attribute, void* value,               \
-                   std::size_t bytes, std::size_t* written))                                                                 \
-  X(cublasLtMatmulAlgoConfigSetAttribute, algo_config_set,                                                                   \
-    cublasStatus_t(cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute, const void* value,            \
-                   std::size_t bytes))                                                                                       \
-  X(cublasLtMatmulAlgoConfigGetAttribute, algo_config_get,                                                                   \
-    cublasStatus_t(const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,            \
-                   std::size_t bytes, std::size_t* written))                                                                 \
-  X(cublasLtMatmul, matmul,                                                                                                  \
-    cublasStatus_t(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,                     \
-                   cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,        \
-                   const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,                 \
+#define OCTILE_CUBLASLT_FUNCTIONS(X)                                                                                       \
+  X(cublasLtGetVersion, get_version, std::size_t())                                                                        \
+  X(cublasLtGetStatusString, status_string, const char*(cublasStatus_t status))                                            \
+  X(cublasLtCreate, create, cublasStatus_t(cublasLtHandle_t* handle))                                                      \
+  X(cublasLtMatmulDescInit_internal, desc_init,                                                                            \
+    cublasStatus_t(cublasLtMatmulDesc_t desc, std::size_t bytes, cublasComputeType_t compute, cudaDataType scale))         \
+  X(cublasLtMatmulDescSetAttribute, desc_set,                                                                              \
+    cublasStatus_t(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void* value,                 \
+                   std::size_t bytes))                                                                                     \
+  X(cublasLtMatrixLayoutInit_internal, layout_init,                                                                        \
+    cublasStatus_t(cublasLtMatrixLayout_t layout, std::size_t bytes, cudaDataType type, std::uint64_t rows,                \
+                   std::uint64_t cols, std::int64_t ld))                                                                   \
+  X(cublasLtMatmulPreferenceInit_internal, preference_init,                                                                \
+    cublasStatus_t(cublasLtMatmulPreference_t preference, std::size_t bytes))                                              \
+  X(cublasLtMatmulPreferenceSetAttribute, preference_set,                                                                  \
+    cublasStatus_t(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,                  \
+                   const void* value, std::size_t bytes))                                                                  \
+  X(cublasLtMatmulAlgoGetHeuristic, algo_get_heuristic,                                                                    \
+    cublasStatus_t(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, \
+                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,              \
+                   int requested, cublasLtMatmulHeuristicResult_t* results, int* returned))                                \
+  X(cublasLtMatmulAlgoGetIds, algo_get_ids,                                                                                \
+    cublasStatus_t(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType scale, cudaDataType a,               \
+                   cudaDataType b, cudaDataType c, cudaDataType d, int requested, int* ids, int* returned))                \
+  X(cublasLtMatmulAlgoInit, algo_init,                                                                                     \
+    cublasStatus_t(cublasLtHandle_t handle, cublasComputeType_t compute, cudaDataType scale, cudaDataType a,               \
+                   cudaDataType b, cudaDataType c, cudaDataType d, int id, cublasLtMatmulAlgo_t* algo))                    \
+  X(cublasLtMatmulAlgoCheck, algo_check,                                                                                   \
+    cublasStatus_t(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, \
+                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo,                   \
+                   cublasLtMatmulHeuristicResult_t* result))                                                               \
+  X(cublasLtMatmulAlgoCapGetAttribute, algo_cap_get,                                                                       \
+    cublasStatus_t(const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoCapAttributes_t attribute, void* value,             \
+                   std::size_t bytes, std::size_t* written))                                                               \
+  X(cublasLtMatmulAlgoConfigSetAttribute, algo_config_set,                                                                 \
+    cublasStatus_t(cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute, const void* value,          \
+                   std::size_t bytes))                                                                                     \
+  X(cublasLtMatmulAlgoConfigGetAttribute, algo_config_get,                                                                 \
+    cublasStatus_t(const cublasLtMatmulAlgo_t* algo, cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,          \
+                   std::size_t bytes, std::size_t* written))                                                               \
+  X(cublasLtMatmul, matmul,                                                                                                \
+    cublasStatus_t(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,                   \
+                   cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout, const void* beta,      \
+                   const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,               \
                    const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes, CUstream stream))
 
 // A field of a function table: `name` points to a function of `signature`.

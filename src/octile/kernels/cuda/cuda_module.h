@@ -8,8 +8,6 @@
 #include "octile/kernels/cuda/driver.h"
 
 #include <array>
-#include <cstdint>
-#include <memory>
 #include <span>
 
 namespace octile::cuda {
@@ -27,13 +25,14 @@ struct LaunchShape {
 class LoadedKernel {
  public:
   LoadedKernel() noexcept = default;  // Empty: loaded() is false.
-  LoadedKernel(const DeviceContext& context, CUmodule module, CUfunction function) noexcept;
+  LoadedKernel(const DeviceContext& context, CUmodule module) noexcept;
   ~LoadedKernel();
   LoadedKernel(LoadedKernel&& other) noexcept;
   LoadedKernel& operator=(LoadedKernel&& other) noexcept;
 
   bool loaded() const noexcept { return function_ != nullptr; }
   CUfunction function() const noexcept { return function_; }
+  void set_function(CUfunction function) noexcept { function_ = function; }  // Of this module.
   const DeviceContext& context() const noexcept { return *context_; }
 
  private:
@@ -52,7 +51,8 @@ Expected<LoadedKernel> compile_and_load(const DeviceContext& context, CompileReq
 
 // Enqueues on `stream` (nullptr: the legacy default stream of the kernel's device). The device's context must be current:
 // hold a CurrentContext. `arguments[i]` points to the value of parameter i. Allocates nothing.
-Expected<void> launch(const LoadedKernel& kernel, const LaunchShape& shape, CUstream stream, std::span<void* const> arguments);
+Expected<void> launch(const LoadedKernel& kernel, const LaunchShape& shape, CUstream stream,
+                      std::span<void* const> arguments);
 
 // launch(kernel, shape, stream, a, b, c): the parameters by value, whose types must be exactly the kernel's.
 template <class... Arguments>

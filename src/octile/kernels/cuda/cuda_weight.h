@@ -2,7 +2,7 @@
 // A weight resident on a GPU. The layout "row_major" is what cuBLASLt and ada_mma read.
 #pragma once
 
-#include "octile/kernels/cuda/driver.h"
+#include "octile/kernels/cuda/cuda_memory.h"
 #include "octile/kernels/family.h"
 
 #include <cstdint>
@@ -12,37 +12,42 @@
 namespace octile::cuda {
 
 inline constexpr std::string_view kRowMajor = "row_major";
-inline constexpr std::int64_t kWeightPadding = 16;  // Bytes: rows start at multiples of it, as 16-byte loads need.
+inline constexpr std::int64_t kWeightPadding = 16;  // Elements: 16-byte loads and cuBLASLt need rows at multiples of it.
 
-// Codes [n_padded, k_padded] e4m3, row-major, zero beyond n and k; scales [n_padded] fp32, zero beyond n. Both paddings are to
-// multiples of 16, and the allocation is 256-byte aligned. A channel whose codes hold a NaN keeps its codes: NaN comes out.
-struct CudaWeight final : PackedWeight {
-  CudaWeight(const DeviceContext& device_context, std::int64_t rows, std::int64_t cols) noexcept;
-  ~CudaWeight() override;
-  CudaWeight(const CudaWeight&) = delete;
-  CudaWeight& operator=(const CudaWeight&) = delete;
+// `value` rounded up to a multiple of `multiple`.
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Codes [n_padded, k_padded] e4m3, row-major, zero beyond n and k; scales [n_padded] fp32, zero beyond n; both padded to
+// multiples of kWeightPadding and 256-byte aligned. A channel whose codes hold a NaN keeps them: NaN comes out.
+class CudaWeight final : public PackedWeight {
+ public:
+  CudaWeight(const DeviceContext& context, std::unique_ptr<CudaBuffer> memory, std::int64_t n, std::int64_t k) noexcept
+      : context_(&context), memory_(std::move(memory)), n_(n), k_(k) {}
 
   std::int64_t n() const noexcept override { return n_; }
   std::int64_t k() const noexcept override { return k_; }
-  std::int64_t bytes() const noexcept override { return allocated_bytes; }
+  std::int64_t bytes() const noexcept override { return memory_->bytes(); }
   std::string_view layout() const noexcept override { return kRowMajor; }
 
-  const DeviceContext* context;
-  std::int64_t n_padded;
-  std::int64_t k_padded;  // The row stride of the codes, too.
-  CUdeviceptr codes = 0;
-  CUdeviceptr scales = 0;
-  std::int64_t allocated_bytes = 0;
+  const DeviceContext& context() const noexcept { return *context_; }
+  std::int64_t n_padded() const noexcept { return round_up(n_, kWeightPadding); }
+  std::int64_t k_padded() const noexcept { return round_up(k_, kWeightPadding); }  // The row stride of the codes.
+  CUdeviceptr codes() const noexcept { return memory_->pointer(); }
+  CUdeviceptr scales() const noexcept { return codes() + static_cast<CUdeviceptr>(round_up(n_padded() * k_padded(), 256)); }
 
  private:
+  const DeviceContext* context_;
+  std::unique_ptr<CudaBuffer> memory_;
   std::int64_t n_;
   std::int64_t k_;
 };
 
-// `weight` as a CudaWeight on the device of `context`; the Error says what came instead.
+// `weight` as a CudaWeight on the device of `context`; the Error (invalid_argument) says what came instead.
 Expected<const CudaWeight*> as_cuda_weight(const PackedWeight& weight, const DeviceContext& context);
 
-// Copies and pads. Scales of any of WeightSource's types and counts.
-Expected<std::shared_ptr<PackedWeight>> pack_row_major(const DeviceContext& context, const WeightSource& source);
+// Copies and pads `source`, which the caller has validated. Errors: out_of_memory, failed.
+Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& context, const WeightSource& source);
 
 }  // namespace octile::cuda

@@ -47,6 +47,19 @@ std::vector<fs::path> children(const fs::path& directory) {
   return result;
 }
 
+// cu14, cu13 (the layout of one directory a release), then one directory a component.
+bool newest_bundle_first(const fs::path& a, const fs::path& b) {
+  const auto is_bundle = [](const std::string& name) {
+    return name.size() > 2 && name.starts_with("cu") && name[2] >= '1' && name[2] <= '9';
+  };
+  const std::string x = a.filename().string();
+  const std::string y = b.filename().string();
+  if (is_bundle(x) != is_bundle(y)) {
+    return is_bundle(x);
+  }
+  return is_bundle(x) ? y < x : x < y;
+}
+
 class DirectoryList {
  public:
   void add(const fs::path& directory) {
@@ -75,9 +88,7 @@ class DirectoryList {
         }
         for (const char* packages : {"site-packages", "dist-packages"}) {
           std::vector<fs::path> wheels = children(python / packages / "nvidia");
-          // cu13 sorts before cublas and cuda_nvrtc; a newer cuNN before an older one is what reversing gives.
-          std::stable_partition(wheels.rbegin(), wheels.rend(),
-                                [](const fs::path& path) { return !path.filename().string().starts_with("cu1"); });
+          std::sort(wheels.begin(), wheels.end(), newest_bundle_first);
           for (const fs::path& wheel : wheels) {
             add(wheel / "lib");
           }
@@ -110,17 +121,22 @@ fs::path python_prefix() {
 
 }  // namespace
 
-std::vector<std::string> cuda_library_directories() {
+std::vector<std::string> own_library_directories() {
   DirectoryList list;
-  std::string own;
-  if (const auto text = env::get_text("OCTILE_CUDA_PATH")) {
-    own = *text;
-  }
-  std::string_view rest = own;
+  const auto own = env::get_text("OCTILE_CUDA_PATH");
+  std::string_view rest = own ? std::string_view(*own) : std::string_view();
   while (!rest.empty()) {
     const auto colon = rest.find(':');
     list.add_root(fs::path(rest.substr(0, colon)));
     rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
+  }
+  return list.take();
+}
+
+std::vector<std::string> cuda_library_directories() {
+  DirectoryList list;
+  for (const std::string& directory : own_library_directories()) {
+    list.add(directory);
   }
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const std::string root = environment(name); !root.empty()) {
@@ -166,12 +182,7 @@ Expected<SharedLibrary> open_library(const LibraryName& name) {
     }
   }
   std::string failures;
-  std::vector<std::string> directories;
-  if (name.in_toolkit) {
-    directories = cuda_library_directories();
-  } else if (const auto own = env::get_text("OCTILE_CUDA_PATH"); own && !own->empty()) {
-    directories = cuda_library_directories();
-  }
+  const std::vector<std::string> directories = name.in_toolkit ? cuda_library_directories() : own_library_directories();
   for (const std::string& directory : directories) {
     for (const std::string& soname : name.sonames) {
       const fs::path file = fs::path(directory) / soname;
@@ -199,8 +210,8 @@ Expected<SharedLibrary> open_library(const LibraryName& name) {
   for (const std::string& soname : name.sonames) {
     names += (names.empty() ? "" : " or ") + soname;
   }
-  return make_error(ErrorCode::unavailable, "{} not found: no {} in {} directories nor on the loader's path{}", name.label, names,
-                    directories.size(), failures);
+  return make_error(ErrorCode::unavailable, "{} not found: no {} in {} directories nor on the loader's path{}", name.label,
+                    names, directories.size(), failures);
 }
 
 void* find_symbol(const SharedLibrary& library, const char* symbol) noexcept { return dlsym(library.handle, symbol); }

@@ -19,18 +19,21 @@ struct SharedLibrary {
 
 // A library by its file names, the newest first ("libnvrtc.so.13", "libnvrtc.so.12").
 struct LibraryName {
-  std::string label;                // For messages: "NVRTC".
+  std::string label;  // For messages: "NVRTC".
   std::vector<std::string> sonames;
-  bool in_toolkit = true;           // Toolkits and wheels carry it; libcuda comes with the driver alone.
+  bool in_toolkit = true;  // Toolkits and wheels carry it; libcuda comes with the driver alone.
 };
 
-// Directories that are searched, in order: OCTILE_CUDA_PATH (directories with ':' between them, or roots of toolkits), CUDA_HOME
-// and CUDA_PATH, /usr/local/cuda and /usr/local/cuda-*, the newest first, and nvidia/*/lib in the site-packages of VIRTUAL_ENV,
-// CONDA_PREFIX, the prefix of the first python3 in PATH, and the system's. Only those that exist.
+// Directories of OCTILE_CUDA_PATH: directories with ':' between them, or roots of toolkits. Only those that exist.
+std::vector<std::string> own_library_directories();
+// All that are searched for a toolkit's library, in order: own_library_directories(), CUDA_HOME and CUDA_PATH, nvidia/*/lib
+// in the site-packages of VIRTUAL_ENV and CONDA_PREFIX, /usr/local/cuda and /usr/local/cuda-*, the newest first, and the
+// site-packages of the first python3 in PATH, the system and the user. Only those that exist. libcuda is never looked for in
+// toolkits, whose copy is a stub.
 std::vector<std::string> cuda_library_directories();
 
-// Opens the first that loads. Errors (unavailable) name the library, how many directories were searched, and the loader's words
-// for each file that exists and does not load.
+// Opens the first that loads. Errors (unavailable) name the library, how many directories were searched, and the loader's
+// words for each file that exists and does not load.
 Expected<SharedLibrary> open_library(const LibraryName& name);
 // Opens this file alone.
 Expected<SharedLibrary> open_library_file(const std::string& path);

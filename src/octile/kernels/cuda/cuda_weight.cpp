@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A weight resident on a GPU. The layout "row_major" is what cuBLASLt and ada_mma read.
+#include "octile/kernels/cuda/cuda_weight.h"
+
+#include "octile/core/format.h"
+#include "octile/quant/weight_source.h"
+
+#include <vector>
+
+namespace octile::cuda {
+
+Expected<const CudaWeight*> as_cuda_weight(const PackedWeight& weight, const DeviceContext& context) {
+  const auto* cuda_weight = dynamic_cast<const CudaWeight*>(&weight);
+  if (cuda_weight == nullptr) {
+    return make_error(ErrorCode::invalid_argument, "wanted a weight in layout {} on {}, got layout {}", kRowMajor,
+                      context.info.id, weight.layout());
+  }
+  if (&cuda_weight->context() != &context) {
+    return make_error(ErrorCode::invalid_argument, "the weight is on {} and the kernel was prepared on {}",
+                      cuda_weight->context().info.id, context.info.id);
+  }
+  return cuda_weight;
+}
+
+Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& context, const WeightSource& source) {
+  const std::int64_t n_padded = round_up(source.n, kWeightPadding);
+  const std::int64_t k_padded = round_up(source.k, kWeightPadding);
+  const std::int64_t code_bytes = round_up(n_padded * k_padded, 256);
+  auto memory = allocate_device(context, code_bytes + n_padded * static_cast<std::int64_t>(sizeof(float)));
+  if (!memory) {
+    return memory.error();
+  }
+  auto weight = std::make_shared<CudaWeight>(context, std::move(*memory), source.n, source.k);
+  if (n_padded != source.n || k_padded != source.k) {
+    if (auto filled = fill_bytes(context, weight->codes(), 0, code_bytes); !filled) {
+      return filled.error();
+    }
+  }
+  if (auto copied =
+          upload_rows(context, weight->codes(), k_padded, source.codes, weight_row_stride(source), source.k, source.n);
+      !copied) {
+    return copied.error();
+  }
+  std::vector<float> scales(static_cast<std::size_t>(n_padded), 0.0F);
+  for (std::int64_t row = 0; row < source.n; ++row) {
+    scales[static_cast<std::size_t>(row)] = weight_scale(source, row);
+  }
+  if (auto copied =
+          upload_bytes(context, weight->scales(), scales.data(), n_padded * static_cast<std::int64_t>(sizeof(float)));
+      !copied) {
+    return copied.error();
+  }
+  return weight;
+}
+
+}  // namespace octile::cuda
