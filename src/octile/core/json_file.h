@@ -20,6 +20,7 @@ inline constexpr std::int64_t kMaxJsonBytes = std::int64_t{16} << 20;
 struct JsonLimits {
   std::int64_t max_bytes = kMaxJsonBytes;
   int max_depth = 32;                   // Of arrays and objects within each other.
+  std::size_t max_key_bytes = 4096;      // Of one key.
   std::int64_t max_values = 1'000'000;  // Values in all, so that memory stays bounded (about 100 MB) whatever the text.
 };
 
@@ -45,7 +46,8 @@ Expected<nlohmann::ordered_json> read_json_file(const std::string& path, const J
 
 // What a value is, for messages: `the string "4"`, `the number 4.5`, `null`, `an object`. Long strings are cut.
 std::string describe_json(const nlohmann::ordered_json& value);
-// `text` with everything that does not print replaced, cut to `max_bytes`, in double quotes.
+// `text` with everything that is no printable ASCII as '?', cut to `max_bytes`; and the same in double quotes.
+std::string printable_text(std::string_view text, std::size_t max_bytes = 80);
 std::string quote_for_message(std::string_view text, std::size_t max_bytes = 80);
 
 }  // namespace octile

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merging tables of several tuning runs into one, the same whatever the order they are given in.
+#include "octile/core/format.h"
+#include "octile/table/own_format.h"
+#include "octile/table/table_ops.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace octile {
+
+namespace {
+
+std::string provenance_value(const TileTable& table, const char* name) {
+  const auto found = table.provenance.find(name);
+  return found == table.provenance.end() ? std::string() : found->second;
+}
+
+std::string name_of(const TileTable& table) { return table.file.empty() ? "a table in memory" : table.file; }
+
+Expected<void> check_hard_keys(const TileTable& first, const TileTable& other) {
+  const auto wanted = hard_keys(first.key);
+  const auto came = hard_keys(other.key);
+  // The names differ where one is a CPU's and the other a GPU's: the device_name, which stands first, does then too.
+  for (std::size_t i = 0; i < std::min(wanted.size(), came.size()); ++i) {
+    if (wanted[i] != came[i]) {
+      return make_error(ErrorCode::invalid_argument, "hard keys differ: {} is \"{}\" in {} and {} is \"{}\" in {}",
+                        wanted[i].first, wanted[i].second, name_of(first), came[i].first, came[i].second, name_of(other));
+    }
+  }
+  return {};
+}
+
+// An entry with what decides between it and others.
+struct Candidate {
+  TableEntry entry;
+  std::string text;  // Its place in a fixed order, where nothing else decides.
+
+  bool better_than(const Candidate& other) const {
+    if (entry.inferred != other.entry.inferred) {
+      return other.entry.inferred;
+    }
+    if (entry.date != other.entry.date) {
+      return entry.date > other.entry.date;
+    }
+    const double lo = entry.ratio ? entry.ratio->lo : 0.0;
+    const double other_lo = other.entry.ratio ? other.entry.ratio->lo : 0.0;
+    if (lo != other_lo) {
+      return lo > other_lo;
+    }
+    return text < other.text;
+  }
+};
+
+// A table with one entry as text: the order of last resort, which knows of every field.
+Expected<std::string> text_of(const TableKey& key, const TableEntry& entry) {
+  TileTable table;
+  table.key = key;
+  table.entries.push_back(entry);
+  return own_table_text(table);
+}
+
+// Keeps every name; where values differ, that of the table with the later date, then the larger text.
+std::map<std::string, std::string> merge_provenance(const std::vector<TileTable>& tables) {
+  std::map<std::string, std::pair<std::string, std::string>> chosen;  // Name -> date and value.
+  for (const TileTable& table : tables) {
+    const std::string date = provenance_value(table, "date");
+    for (const auto& [name, value] : table.provenance) {
+      std::pair<std::string, std::string> candidate{date, value};
+      const auto [place, is_new] = chosen.try_emplace(name, candidate);
+      if (!is_new && place->second < candidate) {
+        place->second = std::move(candidate);
+      }
+    }
+  }
+  std::map<std::string, std::string> result;
+  for (auto& [name, value] : chosen) {
+    result.emplace(name, std::move(value.second));
+  }
+  return result;
+}
+
+// Appends `piece` of `source`, or lets the last entry grow where it is another piece of the same one.
+void append_piece(const TableEntry& source, std::int64_t lo, std::int64_t hi, bool continues, TileTable& out) {
+  if (continues) {
+    out.entries.back().m_hi = hi;
+    return;
+  }
+  out.entries.push_back(source);
+  out.entries.back().m_lo = lo;
+  out.entries.back().m_hi = hi;
+}
+
+}  // namespace
+
+Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
+  if (tables.empty()) {
+    return make_error(ErrorCode::invalid_argument, "there is no table to merge");
+  }
+  std::vector<Candidate> candidates;
+  for (const TileTable& table : tables) {
+    if (table.field_format) {
+      return make_error(ErrorCode::invalid_argument, "{} is in the field's format: import it first", name_of(table));
+    }
+    if (Expected<void> same = check_hard_keys(tables.front(), table); !same) {
+      return same.error();
+    }
+    const std::string date = provenance_value(table, "date");
+    for (TableEntry entry : table.entries) {
+      if (entry.date.empty()) {
+        entry.date = date;
+      }
+      Expected<std::string> text = text_of(table.key, entry);
+      if (!text) {
+        return make_error(text.error().code, "{}: {}", name_of(table), text.error().message);
+      }
+      candidates.push_back({std::move(entry), std::move(*text)});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.better_than(b); });
+
+  TileTable merged;
+  merged.key = tables.front().key;
+  merged.provenance = merge_provenance(tables);
+
+  // A sweep over M: between two starts the same candidates hold, and the first of them in the order above serves.
+  struct Event {
+    std::int64_t m;
+    bool opens;
+    std::size_t candidate;
+  };
+  std::vector<Event> events;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    events.push_back({candidates[i].entry.m_lo, true, i});
+    if (candidates[i].entry.m_hi < std::numeric_limits<std::int64_t>::max()) {
+      events.push_back({candidates[i].entry.m_hi + 1, false, i});
+    }
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.m < b.m; });
+  std::set<std::size_t> open;
+  const Candidate* last = nullptr;  // Whose piece was appended last, if nothing but it was seen since.
+  for (std::size_t i = 0; i < events.size();) {
+    const std::int64_t m = events[i].m;
+    for (; i < events.size() && events[i].m == m; ++i) {
+      if (events[i].opens) {
+        open.insert(events[i].candidate);
+      } else {
+        open.erase(events[i].candidate);
+      }
+    }
+    if (open.empty()) {
+      last = nullptr;
+      continue;
+    }
+    const std::int64_t hi = i < events.size() ? events[i].m - 1 : std::numeric_limits<std::int64_t>::max();
+    const Candidate& best = candidates[*open.begin()];
+    append_piece(best.entry, m, hi, last == &best, merged);
+    // An end that was cut was not measured: the format promises intervals verified at both ends.
+    TableEntry& piece = merged.entries.back();
+    piece.inferred = best.entry.inferred || piece.m_lo != best.entry.m_lo || piece.m_hi != best.entry.m_hi;
+    last = &best;
+  }
+  return merged;
+}
+
+}  // namespace octile
