@@ -109,7 +109,7 @@ Expected<void> write_file_atomically(const std::string& path, std::string_view c
   if (Expected<void> made = make_parent(target); !made) {
     return made;
   }
-  struct stat old {};
+  struct stat old{};
   const bool exists = ::stat(target.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode)) {
     return make_error(ErrorCode::io, "cannot replace {}: it is no regular file", target.string());

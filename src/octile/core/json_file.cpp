@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guarded JSON reader: nlohmann's SAX parser with limits, duplicate keys seen, and a document that keeps the text's order.
+// The guarded JSON reader: nlohmann's SAX parser with limits, duplicate keys seen, and a document that keeps the text's
+// order.
 #include "octile/core/json_file.h"
 
 #include "octile/core/format.h"
@@ -105,9 +106,9 @@ class DocumentBuilder {
 
  private:
   struct Frame {
-    Json* value;                            // The open array or object.
-    std::string key;                        // Of the member being read.
-    bool duplicate = false;                 // That member's key was there before: its value goes to `discarded_`.
+    Json* value;                           // The open array or object.
+    std::string key;                       // Of the member being read.
+    bool duplicate = false;                // That member's key was there before: its value goes to `discarded_`.
     std::unordered_set<std::string> seen;  // Keys so far.
   };
 
@@ -229,7 +230,7 @@ Expected<std::string> read_whole_file(const std::string& path, std::int64_t max_
   if (file.fd() < 0) {
     return make_error(ErrorCode::io, "cannot open {}: {}", path, system_reason(errno));
   }
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file.fd(), &status) != 0) {
     return make_error(ErrorCode::io, "cannot examine {}: {}", path, system_reason(errno));
   }
@@ -270,7 +271,8 @@ Expected<std::string> read_whole_file(const std::string& path, std::int64_t max_
 Expected<nlohmann::ordered_json> parse_json(std::string_view text, std::string_view name, const JsonLimits& limits,
                                             std::vector<JsonDuplicate>* duplicates) {
   if (std::cmp_greater(text.size(), limits.max_bytes)) {
-    return make_error(ErrorCode::corrupt, "{}: {} bytes of JSON, at most {} are accepted", name, text.size(), limits.max_bytes);
+    return make_error(ErrorCode::corrupt, "{}: {} bytes of JSON, at most {} are accepted", name, text.size(),
+                      limits.max_bytes);
   }
   if (const std::string problem = encoding_problem(text); !problem.empty()) {
     return make_error(ErrorCode::corrupt, "{}: no JSON: {}", name, problem);

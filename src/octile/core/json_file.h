@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMaxJsonBytes = std::int64_t{16} << 20;
 struct JsonLimits {
   std::int64_t max_bytes = kMaxJsonBytes;
   int max_depth = 32;                   // Of arrays and objects within each other.
-  std::size_t max_key_bytes = 4096;      // Of one key.
+  std::size_t max_key_bytes = 4096;     // Of one key.
   std::int64_t max_values = 1'000'000;  // Values in all, so that memory stays bounded (about 100 MB) whatever the text.
 };
 

@@ -64,8 +64,9 @@ std::vector<std::string> tokens_of(std::string_view name) {
 
 // The first token with a digit names the chip: "h20", "l40s", "4090"; "" where none has one.
 std::string chip_of(const std::vector<std::string>& tokens) {
-  const auto found = std::find_if(tokens.begin(), tokens.end(),
-                                  [](const std::string& token) { return std::any_of(token.begin(), token.end(), is_digit); });
+  const auto found = std::find_if(tokens.begin(), tokens.end(), [](const std::string& token) {
+    return std::any_of(token.begin(), token.end(), is_digit);
+  });
   return found == tokens.end() ? std::string() : *found;
 }
 
@@ -150,8 +151,8 @@ Expected<std::string> aliased_device_name(const std::string& device_name) {
   const bool two_signs = equals != std::string::npos && setting->find('=', equals + 1) != std::string::npos;
   if (two_signs || !is_device_file_name(alias) || !is_device_file_name(from)) {
     return make_error(ErrorCode::invalid_argument,
-                      "{}={}: wanted a device name (\"NVIDIA_H100_80GB_HBM3\"), or NAME=ALIAS for one device", kAliasVariable,
-                      *setting);
+                      "{}={}: wanted a device name (\"NVIDIA_H100_80GB_HBM3\"), or NAME=ALIAS for one device",
+                      kAliasVariable, *setting);
   }
   return from == device_name ? alias : device_name;
 }

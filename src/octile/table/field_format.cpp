@@ -52,8 +52,9 @@ std::optional<Fault> value_fault(const FieldTileKey& key, std::int64_t value) {
   if (legal) {
     return std::nullopt;
   }
-  return Fault{"out_of_range", format("{} must be {} from {} to {}, it is {}", key.name,
-                                      key.power_of_two ? "a power of two" : "an integer", key.min_value, key.max_value, value)};
+  return Fault{"out_of_range",
+               format("{} must be {} from {} to {}, it is {}", key.name, key.power_of_two ? "a power of two" : "an integer",
+                      key.min_value, key.max_value, value)};
 }
 
 Fault unknown_key_fault(std::string_view name) {
@@ -115,8 +116,8 @@ std::unordered_map<std::string, Fault> duplicate_faults(const std::vector<JsonDu
       continue;
     }
     // "/64" is the tile of M = 64; an M key has no '/' or '~' that the pointer would have to escape.
-    faults.try_emplace(duplicate.parent.substr(1),
-                       Fault{"duplicate_key", format("the tile key {} stands more than once", quote_for_message(duplicate.key))});
+    faults.try_emplace(duplicate.parent.substr(1), Fault{"duplicate_key", format("the tile key {} stands more than once",
+                                                                                 quote_for_message(duplicate.key))});
   }
   return faults;
 }
@@ -124,12 +125,13 @@ std::unordered_map<std::string, Fault> duplicate_faults(const std::vector<JsonDu
 }  // namespace
 
 const std::vector<FieldTileKey>& field_tile_keys() {
-  // A block of the tensor cores' e4m3 product is 16 x 8 x 32 and Triton asks for 16 x 16 x 32 at least. 1024 threads a block are
-  // 32 warps. The upper ends leave room beyond every published table (largest there: 256 x 256 x 1024, 8 stages) and keep
-  // products within 64 bits.
+  // A block of the tensor cores' e4m3 product is 16 x 8 x 32 and Triton asks for 16 x 16 x 32 at least. 1024 threads a block
+  // are 32 warps. The upper ends leave room beyond every published table (largest there: 256 x 256 x 1024, 8 stages) and
+  // keep products within 64 bits.
   static const std::vector<FieldTileKey> keys = {
-      {"BLOCK_SIZE_M", true, true, 16, 1024}, {"BLOCK_SIZE_N", true, true, 16, 1024}, {"BLOCK_SIZE_K", true, true, 32, 4096},
-      {"num_warps", true, true, 1, 32},       {"num_stages", true, false, 1, 16},     {"GROUP_SIZE_M", false, false, 1, 1024},
+      {"BLOCK_SIZE_M", true, true, 16, 1024}, {"BLOCK_SIZE_N", true, true, 16, 1024},
+      {"BLOCK_SIZE_K", true, true, 32, 4096}, {"num_warps", true, true, 1, 32},
+      {"num_stages", true, false, 1, 16},     {"GROUP_SIZE_M", false, false, 1, 1024},
       {"SPLIT_K", false, false, 1, 256},      {"SWAP_AB", false, false, 0, 1},
   };
   return keys;

@@ -119,8 +119,7 @@ Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
       candidates.push_back({std::move(entry), std::move(*text)});
     }
   }
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.better_than(b); });
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.better_than(b); });
 
   TileTable merged;
   merged.key = tables.front().key;

@@ -59,7 +59,8 @@ class ObjectReader {
     if (string == nullptr) {
       wanted(name, "a string", *value);
     } else if (string->size() > kMaxTextBytes) {
-      fail("out_of_range", format("{}{} has {} bytes, at most {} are accepted", where_, name, string->size(), kMaxTextBytes));
+      fail("out_of_range",
+           format("{}{} has {} bytes, at most {} are accepted", where_, name, string->size(), kMaxTextBytes));
     } else {
       out = *string;
     }
@@ -198,8 +199,8 @@ void read_key(ObjectReader& reader, const Json& object, TableKey& key) {
   // A hard key that this version does not know is a condition that it cannot check.
   reader.refuse_unknown();
   if (reader.ok() && key.scheme != kSchemeChannelwise) {
-    reader.fail("unsupported_scheme", format("the scheme {} is not supported, only \"{}\" is", quote_for_message(key.scheme),
-                                             kSchemeChannelwise));
+    reader.fail("unsupported_scheme",
+                format("the scheme {} is not supported, only \"{}\" is", quote_for_message(key.scheme), kSchemeChannelwise));
   }
   if (reader.ok() && !is_device_file_name(key.device_name)) {
     reader.fail("bad_value", format("key.device_name {} cannot stand in a file name", quote_for_message(key.device_name)));
@@ -234,8 +235,8 @@ void read_config(ObjectReader& reader, TableEntry& entry) {
   for (const auto& [name, value] : config->get_ref<const Json::object_t&>()) {
     const std::optional<std::int64_t> integer = integer_of(value);
     if (!is_name(name)) {
-      reader.fail("unknown_tile_key", format("config key {} is no name of letters, digits, '_', '-' and '.'",
-                                             quote_for_message(name)));
+      reader.fail("unknown_tile_key",
+                  format("config key {} is no name of letters, digits, '_', '-' and '.'", quote_for_message(name)));
     } else if (!integer) {
       reader.fail("bad_value", format("config.{} must be an integer, it is {}", name, describe_json(value)));
     } else {
@@ -293,7 +294,8 @@ std::string interval_text(const TableEntry& entry) { return format("[{}, {}]", e
 void check_intervals(TileTable& table, std::vector<Finding>& findings) {
   const auto by_lo = [](const TableEntry& a, const TableEntry& b) { return a.m_lo < b.m_lo; };
   if (!std::is_sorted(table.entries.begin(), table.entries.end(), by_lo)) {
-    findings.push_back({table.file, "", "not_ascending", "the entries do not stand in ascending order of M; they were sorted"});
+    findings.push_back(
+        {table.file, "", "not_ascending", "the entries do not stand in ascending order of M; they were sorted"});
     std::stable_sort(table.entries.begin(), table.entries.end(), by_lo);
   }
   std::vector<bool> overlaps(table.entries.size(), false);
@@ -340,7 +342,8 @@ void read_provenance(const Json& document, TileTable& table, std::vector<Finding
     return;
   }
   if (!provenance->is_object()) {
-    findings.push_back({table.file, "", "bad_value", format("provenance must be an object, it is {}", describe_json(*provenance))});
+    findings.push_back(
+        {table.file, "", "bad_value", format("provenance must be an object, it is {}", describe_json(*provenance))});
     return;
   }
   for (const auto& [name, value] : provenance->get_ref<const Json::object_t&>()) {
@@ -358,8 +361,9 @@ void read_provenance(const Json& document, TileTable& table, std::vector<Finding
 // The kind and reason why the whole file is left out, found before its entries are read.
 std::optional<Finding> file_fault(const Json& document, const Duplicates& duplicates, const std::string& file) {
   if (!document.is_object()) {
-    return Finding{file, "", "bad_json", format("wanted an object with octile_table, key and entries, the file holds {}",
-                                                describe_json(document))};
+    return Finding{
+        file, "", "bad_json",
+        format("wanted an object with octile_table, key and entries, the file holds {}", describe_json(document))};
   }
   const Json* const number = member(document, "octile_table");
   if (number == nullptr || !integer_of(*number)) {
@@ -368,8 +372,9 @@ std::optional<Finding> file_fault(const Json& document, const Duplicates& duplic
                                      : format("octile_table, the format's number, is {}", describe_json(*number))};
   }
   if (*integer_of(*number) != kTableFormat) {
-    return Finding{file, "", "unknown_format",
-                   format("the file has format number {}, this version of Octile reads {}", *integer_of(*number), kTableFormat)};
+    return Finding{
+        file, "", "unknown_format",
+        format("the file has format number {}, this version of Octile reads {}", *integer_of(*number), kTableFormat)};
   }
   if (!duplicates.file_fault.empty()) {
     return Finding{file, "", "duplicate_key", duplicates.file_fault};
@@ -500,14 +505,15 @@ std::optional<TileTable> parse_own_table(const Json& document, const std::vector
 
 Expected<std::string> own_table_text(const TileTable& table) {
   if (table.field_format) {
-    return make_error(ErrorCode::invalid_argument, "a table in the field's format must be imported before it is written as ours");
+    return make_error(ErrorCode::invalid_argument,
+                      "a table in the field's format must be imported before it is written as ours");
   }
   Json provenance = Json::object();
   for (const auto& [name, value] : table.provenance) {
     provenance[name] = value;
   }
-  std::string text = format("{{\n  \"octile_table\": {},\n  \"key\": {},\n  \"provenance\": {},\n  \"entries\": [", kTableFormat,
-                            line_of(key_json(table.key)), line_of(provenance));
+  std::string text = format("{{\n  \"octile_table\": {},\n  \"key\": {},\n  \"provenance\": {},\n  \"entries\": [",
+                            kTableFormat, line_of(key_json(table.key)), line_of(provenance));
   const char* separator = "\n    ";
   for (const TableEntry& entry : table.entries) {
     text += separator + line_of(entry_json(entry));

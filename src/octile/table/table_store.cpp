@@ -32,7 +32,7 @@ constexpr std::size_t kFindingsInWarning = 5;
 
 // Whether something is there to be opened; a path that cannot be examined counts, so that its fault is reported.
 bool something_at(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   return ::stat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
@@ -246,8 +246,9 @@ std::optional<TileTable> load_table(const std::string& path, std::vector<Finding
   }
   if (name && name->field_format) {
     if (own_content) {
-      return leave_out("bad_name", "the file holds Octile's own format, whose files end in .octile.json, so that other loaders "
-                                   "do not take them for theirs");
+      return leave_out("bad_name",
+                       "the file holds Octile's own format, whose files end in .octile.json, so that other loaders "
+                       "do not take them for theirs");
     }
     return parse_field_table(*document, duplicates, name->key, path, findings);
   }
