@@ -4,6 +4,7 @@
 #pragma once
 
 #include "octile/kernels/backend.h"
+#include "octile/linear/judge.h"
 #include "octile/table/table_store.h"
 
 #include <cstdint>
@@ -15,9 +16,6 @@
 namespace octile {
 
 struct EngineBaseline;
-
-enum class ChoiceKind { tile, vendor, baseline, heuristic };
-const char* to_string(ChoiceKind kind) noexcept;  // As in explain's `choice`.
 
 struct Choice {
   ChoiceKind kind = ChoiceKind::heuristic;
@@ -51,7 +49,7 @@ class Plan {
   // The baseline's choice, or the heuristic's where no baseline exists: what run() falls back on where a chosen kernel
   // cannot be prepared.
   Choice baseline_choice(std::int64_t m, std::string_view why) const;
-  // The own families' heuristic among those that read `layout` (any layout where it is empty); family == nullptr where none
+  // The own families' heuristic among those that read `layout` (empty: the plan's own); family == nullptr where none
   // does.
   Choice heuristic_choice(std::int64_t m, std::string_view layout, std::string_view why) const;
 
@@ -67,7 +65,6 @@ class Plan {
   // Why entry `index` of the table cannot serve here (illegal, unknown kernel, other source or vendor version, weaker than
   // asked); empty where it can. Precondition: a table in use.
   const std::string& skip_reason(std::size_t index) const { return verdicts_.at(index).skipped; }
-  const Backend* backend() const noexcept { return backend_; }
   const DeviceInfo& device() const noexcept { return device_; }
   const Problem& problem() const noexcept { return problem_; }
   bool tuned() const noexcept { return tuned_; }
@@ -75,43 +72,28 @@ class Plan {
   const std::shared_ptr<const EngineBaseline>& engine() const noexcept { return engine_; }
 
  private:
-  // What became of one entry of the table on this device.
-  struct Verdict {
-    ChoiceKind kind = ChoiceKind::tile;
-    const KernelFamily* family = nullptr;
-    std::string skipped;  // Why it cannot serve; empty: it serves.
-    std::string note;     // Said in the reason of an entry that serves.
-  };
-
   Plan() = default;
-  const KernelFamily* family_named(std::string_view name) const noexcept;
-  std::string find_refusal() const;
-  void judge_entries();
-  Verdict judge(const TableEntry& entry) const;
-  Verdict judge_absent(const TableEntry& entry) const;
-  std::string weaker_than_asked(ChoiceKind kind) const;
-  void find_baseline();
   void find_own_families();
+  void find_baseline();
+  void judge_entries();
   void find_gap_families();
-  void find_staleness();
   Choice gap_choice(std::int64_t m) const;
   Choice cheapest(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
   std::string no_table_reason() const;
-  bool uses_table() const noexcept { return tuned_ && lookup_.table != nullptr && refusal_.empty(); }
-  bool asks_heuristic_somewhere() const noexcept;
+  bool uses_table() const noexcept { return lookup_.table != nullptr && refusal_.empty(); }
 
   const Backend* backend_ = nullptr;
   DeviceInfo device_;
   Problem problem_;
   bool tuned_ = true;
   TableLookup lookup_;
-  std::string refusal_;            // Why the table that was found is not used; empty: it is, or there is none.
-  std::string alias_;              // The device name that OCTILE_DEVICE_NAME_ALIAS sets on purpose.
+  std::string refusal_;
   std::vector<Verdict> verdicts_;  // One for each entry of the table.
   std::shared_ptr<const EngineBaseline> engine_;
   const KernelFamily* baseline_ = nullptr;         // The vendor; nullptr with an engine's or with none.
   std::string no_baseline_;                        // Why there is none.
-  std::vector<const KernelFamily*> own_families_;  // Ours that run here, in one layout on a GPU with a table.
+  std::vector<const KernelFamily*> own_families_;  // Ours that run here.
+  std::string own_layout_;                         // The one layout that their heuristics read.
   std::vector<const KernelFamily*> gap_families_;  // Ours that beat the baseline wherever the table measured.
   std::string stale_note_;                         // Which soft key differs; empty: none.
 };

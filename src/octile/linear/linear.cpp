@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fp8Linear: what a linear adds to its weight (bias, how activations arrive), and the hot path.
+#include "octile/core/float_formats.h"
+#include "octile/core/format.h"
+#include "octile/linear/dispatch.h"
+#include "octile/linear/explain.h"
+#include "octile/quant/quantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace octile {
+
+struct Fp8Linear::Impl {
+  Impl(Fp8Weight its_weight, const LinearOptions& its_options, Plan its_plan)
+      : weight(std::move(its_weight)), options(its_options), plan(std::move(its_plan)) {}
+
+  Fp8Weight weight;
+  LinearOptions options;  // `bias` is cleared: the caller's array may be gone.
+  Plan plan;
+  std::unique_ptr<DeviceBuffer> bias;  // [n] fp32, or nullptr.
+
+  // prepare() publishes a new dispatch and keeps the older ones, which running calls and captured graphs may still use.
+  std::mutex prepare_mutex;
+  std::vector<std::unique_ptr<Dispatch>> dispatches;
+  std::atomic<const Dispatch*> current{nullptr};
+
+  const float* bias_data() const noexcept { return bias == nullptr ? nullptr : static_cast<const float*>(bias->data()); }
+  Expected<void> launch(Activation activation, const MatrixView& y, void* workspace, std::int64_t workspace_bytes,
+                        void* stream) const;
+};
+
+namespace {
+
+Expected<void> check_linear_options(const LinearOptions& options) {
+  switch (options.activation) {
+    case ActivationMode::dynamic_per_token:
+      if (auto ok = check_quantize_options(options.quantize); !ok) {
+        return ok;
+      }
+      break;
+    case ActivationMode::static_per_tensor:
+      if (!std::isfinite(options.static_scale) || options.static_scale <= 0.0F) {
+        return make_error(ErrorCode::invalid_argument, "static activation scale: want a finite value > 0, got {}",
+                          options.static_scale);
+      }
+      break;
+    case ActivationMode::quantized:
+      break;
+  }
+  if (options.activation != ActivationMode::quantized && options.x_dtype != DType::bf16 && options.x_dtype != DType::fp16) {
+    return make_error(ErrorCode::invalid_argument, "activations: want bf16 or fp16, got {}", to_string(options.x_dtype));
+  }
+  if (options.bias != nullptr && options.bias_dtype != DType::bf16 && options.bias_dtype != DType::fp16 &&
+      options.bias_dtype != DType::fp32) {
+    return make_error(ErrorCode::invalid_argument, "bias: want bf16, fp16 or fp32, got {}", to_string(options.bias_dtype));
+  }
+  return {};
+}
+
+Expected<std::unique_ptr<DeviceBuffer>> upload_bias(const Device& device, const LinearOptions& options, std::int64_t n) {
+  std::vector<float> wide(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    wide[static_cast<std::size_t>(i)] = load_as_float(options.bias, options.bias_dtype, i);
+  }
+  const std::int64_t bytes = n * static_cast<std::int64_t>(sizeof(float));
+  auto buffer = device.backend->allocate(device.info, bytes);
+  if (!buffer) {
+    return buffer;
+  }
+  if (auto ok = device.backend->upload(device.info, (*buffer)->data(), wide.data(), bytes); !ok) {
+    return ok.error();
+  }
+  return buffer;
+}
+
+// The switch off: the baseline and nothing else may serve, in the layout that it reads.
+Expected<void> check_baseline_is_packed(const Plan& plan, const Fp8Weight::Impl& weight) {
+  for (const std::string& layout : plan.layouts(1)) {
+    if (weight.in_layout(layout) == nullptr) {
+      return make_error(ErrorCode::invalid_argument,
+                        "the kill switch is off, but the weight [{}, {}] was packed while it was on and has no copy in layout "
+                        "{} for the baseline: create the weight again",
+                        weight.problem.n, weight.problem.k, layout);
+    }
+  }
+  return {};
+}
+
+// Row `row` of a view, and as many rows as are left.
+template <class View>
+View rows_of(const View& view, std::int64_t row, std::int64_t rows) noexcept {
+  using Byte = std::conditional_t<std::is_same_v<View, ConstMatrixView>, const std::uint8_t, std::uint8_t>;
+  View part = view;
+  part.data = static_cast<Byte*>(view.data) + row * view.row_stride * size_of(view.dtype);
+  part.rows = rows;
+  return part;
+}
+
+Expected<void> check_codes_view(const ConstMatrixView& codes, const float* scales, std::int64_t k) {
+  if (codes.dtype != DType::e4m3) {
+    return make_error(ErrorCode::invalid_argument, "quantised activations: want e4m3, got {}", to_string(codes.dtype));
+  }
+  // The same rules as for raw activations, which differ in their types only.
+  ConstMatrixView shape = codes;
+  shape.dtype = DType::bf16;
+  if (auto ok = check_activation_view(shape, k); !ok) {
+    return ok;
+  }
+  if (scales == nullptr && codes.rows > 0) {
+    return make_error(ErrorCode::invalid_argument, "quantised activations [{}, {}]: want their scales, got a null pointer",
+                      codes.rows, codes.cols);
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& options) try {
+  if (weight.impl() == nullptr) {
+    return make_error(ErrorCode::invalid_argument, "want a weight, got one that was moved from");
+  }
+  if (auto ok = check_linear_options(options); !ok) {
+    return ok.error();
+  }
+  const auto enabled = tuning_enabled();
+  if (!enabled) {
+    return enabled.error();
+  }
+  const Fp8Weight::Impl& packed = *weight.impl();
+  // A weight that was packed with the switch off has the baseline's layout only.
+  const bool tuned = *enabled && packed.tuned;
+  Problem problem = packed.problem;
+  problem.bias = options.bias != nullptr;
+  Plan plan = Plan::make(packed.device.backend, packed.device.info, problem, packed.tables, tuned);
+  if (!tuned) {
+    if (auto ok = check_baseline_is_packed(plan, packed); !ok) {
+      return ok.error();
+    }
+  }
+  if (plan.engine() != nullptr && packed.device.info.kind == DeviceKind::cuda &&
+      options.activation != ActivationMode::quantized) {
+    return make_error(ErrorCode::unavailable,
+                      "the registered baseline takes e4m3 activations on a GPU: create the linear with quantised activations");
+  }
+  auto impl = std::make_shared<Impl>(std::move(weight), options, std::move(plan));
+  if (options.bias != nullptr) {
+    auto bias = upload_bias(packed.device, options, problem.n);
+    if (!bias) {
+      return std::move(bias).error();
+    }
+    impl->bias = std::move(*bias);
+    impl->options.bias = nullptr;
+  }
+  return Fp8Linear(std::move(impl));
+} catch (const std::bad_alloc&) {
+  return Error{ErrorCode::out_of_memory, "linear: out of memory"};
+}
+
+Expected<void> Fp8Linear::prepare(std::int64_t max_m) try {
+  if (max_m < 1) {
+    return make_error(ErrorCode::invalid_argument, "prepare: want max_m >= 1, got {}", max_m);
+  }
+  const std::lock_guard lock(impl_->prepare_mutex);
+  const Dispatch* current = impl_->current.load(std::memory_order_relaxed);
+  if (current != nullptr && current->max_m >= max_m) {
+    return {};
+  }
+  const LinearOptions& options = impl_->options;
+  CallShape call;
+  call.x_dtype = options.x_dtype;
+  call.raw = options.activation != ActivationMode::quantized;
+  call.static_scale = options.activation == ActivationMode::static_per_tensor ? options.static_scale : 0.0F;
+  call.quantize = options.quantize;
+  call.bias = impl_->bias_data();
+  auto made = make_dispatch(impl_->plan, *impl_->weight.impl(), call, max_m);
+  if (!made) {
+    return std::move(made).error();
+  }
+  impl_->dispatches.push_back(std::move(*made));
+  impl_->current.store(impl_->dispatches.back().get(), std::memory_order_release);
+  return {};
+} catch (const std::bad_alloc&) {
+  return make_error(ErrorCode::out_of_memory, "prepare({}): out of memory", max_m);
+}
+
+std::int64_t Fp8Linear::workspace_bytes(std::int64_t max_m) const noexcept {
+  const Dispatch* dispatch = impl_->current.load(std::memory_order_acquire);
+  return dispatch == nullptr ? 0 : dispatch->workspace_bytes(std::min(max_m, dispatch->max_m));
+}
+
+Expected<void> Fp8Linear::run(const ConstMatrixView& x, const MatrixView& y, void* workspace, std::int64_t workspace_bytes,
+                              void* stream) const {
+  const LinearOptions& options = impl_->options;
+  if (options.activation == ActivationMode::quantized) {
+    return Error{ErrorCode::invalid_argument, "this linear takes quantised activations: use run_quantized()"};
+  }
+  if (x.dtype != options.x_dtype) {
+    return make_error(ErrorCode::invalid_argument, "activations: want {}, got {}", to_string(options.x_dtype),
+                      to_string(x.dtype));
+  }
+  if (auto ok = check_activation_view(x, impl_->plan.problem().k); !ok) {
+    return ok;
+  }
+  Activation activation;
+  activation.x = x;
+  activation.static_scale = options.activation == ActivationMode::static_per_tensor ? options.static_scale : 0.0F;
+  activation.quantize = options.quantize;
+  return impl_->launch(activation, y, workspace, workspace_bytes, stream);
+}
+
+Expected<void> Fp8Linear::run_quantized(const ConstMatrixView& codes, const float* scales, const MatrixView& y,
+                                        void* workspace, std::int64_t workspace_bytes, void* stream) const {
+  if (auto ok = check_codes_view(codes, scales, impl_->plan.problem().k); !ok) {
+    return ok;
+  }
+  Activation activation;
+  activation.x = codes;
+  activation.scales = scales;
+  return impl_->launch(activation, y, workspace, workspace_bytes, stream);
+}
+
+// The hot path: checks, a binary search and a launch for each chunk.
+Expected<void> Fp8Linear::Impl::launch(Activation activation, const MatrixView& y, void* workspace,
+                                       std::int64_t workspace_bytes, void* stream) const {
+  const Problem& problem = plan.problem();
+  const ConstMatrixView x = activation.x;
+  const float* scales = activation.scales;
+  if (auto ok = check_output_view(y, x.rows, problem.n, problem.out_dtype); !ok) {
+    return ok;
+  }
+  const Dispatch* dispatch = current.load(std::memory_order_acquire);
+  if (dispatch == nullptr) {
+    return make_error(ErrorCode::not_prepared, "M = {}: want prepare(max_m) before run()", x.rows);
+  }
+  if (x.rows == 0) {
+    return {};
+  }
+  const std::int64_t chunk = std::min(x.rows, dispatch->max_m);
+  const std::int64_t rest = x.rows % chunk;
+  const auto need_of = [&](std::int64_t m) { return dispatch->serving[dispatch->interval_of(m)]->kernel->workspace_bytes(m); };
+  const std::int64_t need = std::max(need_of(chunk), rest == 0 ? 0 : need_of(rest));
+  const std::uintptr_t alignment = plan.device().kind == DeviceKind::cpu ? 64 : 256;
+  if (workspace_bytes < need || (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
+    return make_error(ErrorCode::invalid_argument, "workspace: want {} bytes, {}-byte aligned, got {} bytes at {}", need,
+                      alignment, workspace_bytes, static_cast<const void*>(workspace));
+  }
+  LaunchArgs args;
+  args.bias = bias_data();
+  args.workspace = workspace;
+  args.workspace_bytes = workspace_bytes;
+  args.stream = stream;
+  args.activation = activation;
+  for (std::int64_t row = 0; row < x.rows; row += chunk) {
+    const std::int64_t m = std::min(chunk, x.rows - row);
+    args.activation.x = rows_of(x, row, m);
+    args.activation.scales = scales == nullptr ? nullptr : scales + row;
+    args.y = rows_of(y, row, m);
+    const PreparedKernel& kernel = *dispatch->serving[dispatch->interval_of(m)];
+    if (auto ok = kernel.kernel->run(*kernel.weight, args); !ok) {
+      return ok;
+    }
+  }
+  return {};
+}
+
+Explanation Fp8Linear::explain(std::int64_t m) const {
+  const std::int64_t bytes = impl_->weight.bytes();
+  const Dispatch* dispatch = impl_->current.load(std::memory_order_acquire);
+  if (dispatch == nullptr || m < 1) {
+    return explain_plan(impl_->plan, m, bytes);
+  }
+  const std::int64_t chunk = std::min(m, dispatch->max_m);
+  Choice choice = dispatch->choices[dispatch->interval_of(chunk)];
+  if (chunk < m) {
+    choice.reason += format("; M = {} runs in chunks of {}, the largest M prepared", m, chunk);
+  }
+  return explain_choice(impl_->plan, choice, m, bytes);
+}
+
+const Fp8Weight& Fp8Linear::weight() const noexcept { return impl_->weight; }
+
+}  // namespace octile

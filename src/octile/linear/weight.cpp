@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fp8Weight: checks what a checkpoint holds and packs it into the layouts that its plan reads.
+#include "octile/linear/weight.h"
+
+#include "octile/core/env.h"
+#include "octile/core/format.h"
+#include "octile/linear/choose.h"
+#include "octile/linear/engine_kernel.h"
+#include "octile/quant/weight_source.h"
+
+#include <limits>
+#include <new>
+#include <utility>
+
+namespace octile {
+
+namespace {
+
+// Dimensions fit 31 bits, as the vendors' interfaces ask, and a weight 2^48 bytes, so that no offset overflows.
+constexpr std::int64_t kMaxDimension = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
+
+Expected<void> check_sizes(const WeightSource& source) {
+  if (source.n > kMaxDimension || source.k > kMaxDimension || source.row_stride > kMaxDimension ||
+      source.n * std::max(source.k, source.row_stride) > kMaxBytes) {
+    return make_error(ErrorCode::invalid_argument,
+                      "weight: want N, K and row stride <= {} and at most {} bytes, got [{}, {}] with row stride {}",
+                      kMaxDimension, kMaxBytes, source.n, source.k, source.row_stride);
+  }
+  return {};
+}
+
+Expected<void> check_options(const WeightOptions& options) {
+  if (options.out_dtype != DType::bf16 && options.out_dtype != DType::fp16 && options.out_dtype != DType::fp32) {
+    return make_error(ErrorCode::invalid_argument, "output: want bf16, fp16 or fp32, got {}", to_string(options.out_dtype));
+  }
+  return {};
+}
+
+Expected<std::shared_ptr<Fp8Weight::Impl>> create_impl(const WeightSource& source, const WeightOptions& options) {
+  if (auto ok = check_sizes(source); !ok) {
+    return ok.error();
+  }
+  if (auto ok = check_weight_source(source); !ok) {
+    return ok.error();
+  }
+  if (auto ok = check_options(options); !ok) {
+    return ok.error();
+  }
+  const auto tuned = tuning_enabled();
+  if (!tuned) {
+    return tuned.error();
+  }
+  auto device = find_device(options.device);
+  if (!device) {
+    return Error{ErrorCode::unavailable, device.error().message};
+  }
+  auto impl = std::make_shared<Fp8Weight::Impl>();
+  impl->device = std::move(*device);
+  impl->problem = Problem{.n = source.n,
+                          .k = source.k,
+                          .out_dtype = options.out_dtype,
+                          .bias = false,
+                          .accumulate = options.accumulate,
+                          .numerics = options.numerics,
+                          .batch_invariant = options.batch_invariant};
+  impl->tables = options.tables;
+  impl->tuned = *tuned;
+
+  // From here on one scale a row in fp32, so that no packer widens or expands for itself.
+  std::vector<float> scales(static_cast<std::size_t>(source.n));
+  for (std::int64_t row = 0; row < source.n; ++row) {
+    scales[static_cast<std::size_t>(row)] = weight_scale(source, row);
+  }
+  WeightSource plain = source;
+  plain.row_stride = weight_row_stride(source);
+  plain.scales = scales.data();
+  plain.scale_dtype = DType::fp32;
+  plain.scale_count = source.n;
+
+  const Backend& backend = *impl->device.backend;
+  const Plan plan = Plan::make(&backend, impl->device.info, impl->problem, impl->tables, impl->tuned);
+  const auto layouts = plan.layouts(std::numeric_limits<std::int64_t>::max());
+  if (layouts.empty()) {
+    return make_error(ErrorCode::unavailable, "weight [{}, {}] on {}: {}", source.n, source.k, impl->device.info.name,
+                      plan.choose(1).reason);
+  }
+  for (const std::string& layout : layouts) {
+    auto packed = layout == kEngineLayout ? pack_for_engine(backend, impl->device.info, plain)
+                                          : backend.pack(impl->device.info, layout, plain);
+    if (!packed) {
+      return packed.error();
+    }
+    impl->bytes += (*packed)->bytes();
+    impl->packed.push_back(std::move(*packed));
+  }
+  return impl;
+}
+
+}  // namespace
+
+const PackedWeight* Fp8Weight::Impl::in_layout(std::string_view layout) const noexcept {
+  for (const auto& weight : packed) {
+    if (weight->layout() == layout) {
+      return weight.get();
+    }
+  }
+  return nullptr;
+}
+
+Expected<bool> tuning_enabled() { return env::get_bool("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE"); }
+
+Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) try {
+  auto impl = create_impl(source, options);
+  if (!impl) {
+    return std::move(impl).error();
+  }
+  return Fp8Weight(std::move(*impl));
+} catch (const std::bad_alloc&) {
+  return make_error(ErrorCode::out_of_memory, "weight [{}, {}]: out of memory", source.n, source.k);
+}
+
+std::int64_t Fp8Weight::n() const noexcept { return impl_->problem.n; }
+std::int64_t Fp8Weight::k() const noexcept { return impl_->problem.k; }
+std::int64_t Fp8Weight::bytes() const noexcept { return impl_->bytes; }
+
+}  // namespace octile

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an Fp8Weight holds.
+#pragma once
+
+#include <octile/linear.hpp>
+
+#include "octile/kernels/backend.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octile {
+
+struct Fp8Weight::Impl {
+  Device device;
+  Problem problem;     // Without the bias, which is the linear's.
+  std::string tables;  // WeightOptions::tables.
+  bool tuned = true;   // The kill switch when the weight was packed.
+  std::int64_t bytes = 0;
+  std::vector<std::shared_ptr<PackedWeight>> packed;  // One a layout; rarely more than one.
+
+  // nullptr where the weight was not packed into `layout`.
+  const PackedWeight* in_layout(std::string_view layout) const noexcept;
+};
+
+// The kill switch. Errors: a value that is no boolean.
+Expected<bool> tuning_enabled();
+
+}  // namespace octile
