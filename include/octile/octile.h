@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-typedef enum octile_status {
+enum octile_status_value {
   OCTILE_OK = 0,
   OCTILE_INVALID_ARGUMENT = 1, /* The caller passed something that can never work. */
   OCTILE_UNAVAILABLE = 2,      /* The device, instruction set or library for it is missing here. */
@@ -30,7 +30,8 @@ typedef enum octile_status {
   OCTILE_CORRUPT = 5,
   OCTILE_FAILED = 6, /* The work was started and did not succeed. */
   OCTILE_OUT_OF_MEMORY = 7
-} octile_status;
+};
+typedef int32_t octile_status;
 
 /* Values of the fields below; the fields are int32_t, so that their size is one everywhere. 0 is the field's default. */
 enum octile_dtype {

@@ -33,7 +33,8 @@ class Trial {
         return ok;
       }
     }
-    auto workspace = device_.backend->allocate(device_.info, std::max<std::int64_t>(prepared.kernel->workspace_bytes(rows), 1));
+    auto workspace =
+        device_.backend->allocate(device_.info, std::max<std::int64_t>(prepared.kernel->workspace_bytes(rows), 1));
     if (!workspace) {
       return workspace.error();
     }
@@ -90,10 +91,7 @@ class Trial {
 class Builder {
  public:
   Builder(const Plan& plan, const Fp8Weight::Impl& weight, const CallShape& call, std::int64_t max_m)
-      : plan_(plan),
-        weight_(weight),
-        trial_(weight.device, plan.problem(), call),
-        dispatch_(std::make_unique<Dispatch>()) {
+      : plan_(plan), weight_(weight), trial_(weight.device, plan.problem(), call), dispatch_(std::make_unique<Dispatch>()) {
     dispatch_->max_m = max_m;
     dispatch_->starts = plan_.breakpoints(max_m);
     for (const std::int64_t start : dispatch_->starts) {
@@ -195,10 +193,11 @@ class Builder {
     const std::string_view layout = is_engine ? kEngineLayout : choice.family->layout();
     made->weight = weight_.in_layout(layout);
     if (made->weight == nullptr) {
-      return make_error(ErrorCode::invalid_argument,
-                        "the weight [{}, {}] was not packed into layout {}, which {} reads: create the weight again, since the "
-                        "kill switch, the registered baseline or the tables have changed",
-                        plan_.problem().n, plan_.problem().k, layout, choice.kernel);
+      return make_error(
+          ErrorCode::invalid_argument,
+          "the weight [{}, {}] was not packed into layout {}, which {} reads: create the weight again, since the "
+          "kill switch, the registered baseline or the tables have changed",
+          plan_.problem().n, plan_.problem().k, layout, choice.kernel);
     }
     if (is_engine) {
       made->kernel = make_engine_kernel(plan_.engine(), plan_.device(), plan_.problem());

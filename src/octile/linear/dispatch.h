@@ -24,9 +24,9 @@ struct PreparedKernel {
 // Everything that run() needs for M in [1, max_m]; immutable once made.
 struct Dispatch {
   std::int64_t max_m = 0;
-  std::vector<std::int64_t> starts;              // Ascending, the first is 1.
-  std::vector<const PreparedKernel*> serving;    // For each interval.
-  std::vector<Choice> choices;                   // For each interval, for explain().
+  std::vector<std::int64_t> starts;            // Ascending, the first is 1.
+  std::vector<const PreparedKernel*> serving;  // For each interval.
+  std::vector<Choice> choices;                 // For each interval, for explain().
   std::vector<std::unique_ptr<PreparedKernel>> kernels;
 
   // Index of the interval that holds m. Precondition: 1 <= m <= max_m.

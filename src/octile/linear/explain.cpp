@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations and their JSON.
+// A choice put into words.
 #include "octile/linear/explain.h"
 
 #include "octile/core/format.h"
@@ -7,20 +7,6 @@
 #include <nlohmann/json.hpp>
 
 namespace octile {
-
-namespace {
-
-// Names and reasons may hold bytes that are no UTF-8 (file names do): they are replaced rather than refused.
-std::string dump(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-nlohmann::ordered_json json_or_null(const std::string& text) {
-  nlohmann::ordered_json value = nlohmann::ordered_json::parse(text, nullptr, false);
-  return value.is_discarded() ? nlohmann::ordered_json() : value;
-}
-
-}  // namespace
 
 std::string measured_json(const TableEntry* entry) {
   nlohmann::ordered_json proof;  // null until something is known.
@@ -44,7 +30,7 @@ std::string measured_json(const TableEntry* entry) {
       }
     }
   }
-  return dump(proof);
+  return proof.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 Explanation explain_choice(const Plan& plan, const Choice& choice, std::int64_t m, std::int64_t bytes) {
@@ -77,25 +63,6 @@ Explanation explain_plan(const Plan& plan, std::int64_t m, std::int64_t bytes) {
   nothing.stale = false;
   nothing.reason = format("M = {} launches nothing; M = 1 would run {}", m, nothing.kernel);
   return explain_choice(plan, nothing, m, bytes);
-}
-
-std::string to_json(const Explanation& explanation) {
-  const nlohmann::ordered_json result = {
-      {"device_name", explanation.device_name},
-      {"n", explanation.n},
-      {"k", explanation.k},
-      {"m", explanation.m},
-      {"choice", explanation.choice},
-      {"kernel", explanation.kernel},
-      {"config", json_or_null(explanation.config)},
-      {"table_file", explanation.table_file},
-      {"table_key", explanation.table_key},
-      {"reason", explanation.reason},
-      {"measured", json_or_null(explanation.measured)},
-      {"stale", explanation.stale},
-      {"bytes", explanation.bytes},
-  };
-  return dump(result);
 }
 
 }  // namespace octile

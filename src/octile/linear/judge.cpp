@@ -147,8 +147,8 @@ void Judge::judge_field_tile_without_family(const TableEntry& entry, Verdict& ve
                         device.shared_memory_bytes);
 }
 
-std::string find_table_refusal(const TileTable& table, const std::string& alias, const Backend* backend, const DeviceInfo& device,
-                          const Problem& problem) {
+std::string find_table_refusal(const TileTable& table, const std::string& alias, const Backend* backend,
+                               const DeviceInfo& device, const Problem& problem) {
   const TableKey& key = table.key;
   const std::string& device_name = alias.empty() ? device.name : alias;
   const std::string out_dtype = to_string(problem.out_dtype);

@@ -38,8 +38,8 @@ struct Judge {
 // The first hard key in which the table differs from the device or the problem, with both values; empty: none does. Keys
 // that the table or (for a device that is not present) the device does not state match anything. `alias`: the device name
 // that OCTILE_DEVICE_NAME_ALIAS sets, or empty.
-std::string find_table_refusal(const TileTable& table, const std::string& alias, const Backend* backend, const DeviceInfo& device,
-                          const Problem& problem);
+std::string find_table_refusal(const TileTable& table, const std::string& alias, const Backend* backend,
+                               const DeviceInfo& device, const Problem& problem);
 // The first soft key (Octile's or a vendor library's version) that is not what the table was measured with; empty: none.
 std::string soft_key_difference(const TileTable& table, const Backend* backend, const DeviceInfo& device);
 // Why the device has no vendor as baseline, in the vendors' own words.

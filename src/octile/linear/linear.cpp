@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -80,14 +81,17 @@ Expected<std::unique_ptr<DeviceBuffer>> upload_bias(const Device& device, const 
   return buffer;
 }
 
-// The switch off: the baseline and nothing else may serve, in the layout that it reads.
+// Substitutes are fine where a table has changed since the weight was packed, but not where the caller relies on the
+// baseline: with the switch off, or with an engine's function registered.
 Expected<void> check_baseline_is_packed(const Plan& plan, const Fp8Weight::Impl& weight) {
-  for (const std::string& layout : plan.layouts(1)) {
-    if (weight.in_layout(layout) == nullptr) {
-      return make_error(ErrorCode::invalid_argument,
-                        "the kill switch is off, but the weight [{}, {}] was packed while it was on and has no copy in layout "
-                        "{} for the baseline: create the weight again",
-                        weight.problem.n, weight.problem.k, layout);
+  for (const std::string& layout : plan.layouts(std::numeric_limits<std::int64_t>::max())) {
+    if (weight.in_layout(layout) == nullptr && (!plan.tuned() || layout == kEngineLayout)) {
+      return make_error(
+          ErrorCode::invalid_argument,
+          "the baseline reads layout {}, which the weight [{}, {}] lacks, since it was packed before {}: create "
+          "the weight again",
+          layout, weight.problem.n, weight.problem.k,
+          layout == kEngineLayout ? "the baseline was registered" : "the kill switch went off");
     }
   }
   return {};
@@ -139,15 +143,14 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   Problem problem = packed.problem;
   problem.bias = options.bias != nullptr;
   Plan plan = Plan::make(packed.device.backend, packed.device.info, problem, packed.tables, tuned);
-  if (!tuned) {
-    if (auto ok = check_baseline_is_packed(plan, packed); !ok) {
-      return ok.error();
-    }
+  if (auto ok = check_baseline_is_packed(plan, packed); !ok) {
+    return ok.error();
   }
   if (plan.engine() != nullptr && packed.device.info.kind == DeviceKind::cuda &&
       options.activation != ActivationMode::quantized) {
-    return make_error(ErrorCode::unavailable,
-                      "the registered baseline takes e4m3 activations on a GPU: create the linear with quantised activations");
+    return make_error(
+        ErrorCode::unavailable,
+        "the registered baseline takes e4m3 activations on a GPU: create the linear with quantised activations");
   }
   auto impl = std::make_shared<Impl>(std::move(weight), options, std::move(plan));
   if (options.bias != nullptr) {
@@ -235,19 +238,22 @@ Expected<void> Fp8Linear::Impl::launch(Activation activation, const MatrixView& 
   if (auto ok = check_output_view(y, x.rows, problem.n, problem.out_dtype); !ok) {
     return ok;
   }
+  if (x.rows == 0) {
+    return {};
+  }
   const Dispatch* dispatch = current.load(std::memory_order_acquire);
   if (dispatch == nullptr) {
     return make_error(ErrorCode::not_prepared, "M = {}: want prepare(max_m) before run()", x.rows);
   }
-  if (x.rows == 0) {
-    return {};
-  }
   const std::int64_t chunk = std::min(x.rows, dispatch->max_m);
   const std::int64_t rest = x.rows % chunk;
-  const auto need_of = [&](std::int64_t m) { return dispatch->serving[dispatch->interval_of(m)]->kernel->workspace_bytes(m); };
+  const auto need_of = [&](std::int64_t m) {
+    return dispatch->serving[dispatch->interval_of(m)]->kernel->workspace_bytes(m);
+  };
   const std::int64_t need = std::max(need_of(chunk), rest == 0 ? 0 : need_of(rest));
   const std::uintptr_t alignment = plan.device().kind == DeviceKind::cpu ? 64 : 256;
-  if (workspace_bytes < need || (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
+  if (workspace_bytes < need ||
+      (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
     return make_error(ErrorCode::invalid_argument, "workspace: want {} bytes, {}-byte aligned, got {} bytes at {}", need,
                       alignment, workspace_bytes, static_cast<const void*>(workspace));
   }
