@@ -13,7 +13,7 @@
 // writes fp32 partial sums to the workspace, which octile_ada_mma_reduce adds in the order of the splits.
 //
 // Limits: at M <= 64 memory (weights are read once; bytes in flight = buffers x tile x blocks an SM), above it the tensor cores,
-// which on sm_90 emulate this instruction. Rows beyond M and N are never loaded: their sums are wrong and never stored. K's tail
+// which on sm_90 and sm_100 emulate this instruction. Rows beyond M and N are never loaded: their sums are wrong and never stored. K's tail
 // is filled with zeros by cp.async in both operands, since 0 x NaN would not be 0.
 //
 // Defines: BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, NUM_WARPS, NUM_STAGES (Triton's meaning), GROUP_SIZE_M, SPLIT_K, SWAP_AB,
@@ -52,15 +52,16 @@ constexpr int kFragsP = kWarpP / 16;
 constexpr int kFragsQ = kWarpQ / 8;
 constexpr int kSegment = kSlice < 128 ? kSlice : 128;  // Bytes of K between two promotions in precise mode.
 constexpr int kSteps = kSegment / 32;
-// Unrolled code keeps more fragments in registers. Where a thread's sums leave little room beside them (of 255), which on sm_90 with
-// its unpacked operands is soon, one K step at a time is what fits, and there with two of Q's fragments.
+// Unrolled code keeps more fragments in registers. Where a thread's sums leave little room beside them (of 255), which on sm_90 and sm_100 with
+// unpacked operands is soon, one K step at a time is what fits; for the largest tiles there, only the order of the precise mode,
+// which then serves both modes.
 constexpr int kSums = kFragsP * kFragsQ * 4;
-#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 constexpr int kRoomySums = 16;
-constexpr int kFragsAtOnce = kSums >= 128 && kFragsQ > 4 ? 2 : kFragsQ;
+constexpr bool kPromote = PRECISE || kSums >= 128;
 #else
 constexpr int kRoomySums = PRECISE ? 64 : 128;
-constexpr int kFragsAtOnce = kFragsQ;
+constexpr bool kPromote = PRECISE;
 #endif
 constexpr int kUnrolledSteps = kSums <= kRoomySums ? kSteps : 1;
 constexpr int kUnrolledSegments = kSums <= 16 ? 2 : 1;
@@ -144,17 +145,14 @@ __device__ __forceinline__ void load_fragments_q(u32 (&q)[kCount][2], u32 addres
 __device__ __forceinline__ void multiply_fast(float (&acc)[kFragsP][kFragsQ][4], const LaneAddresses& a) {
 #pragma unroll kUnrolledSteps
   for (int s = 0; s < kSteps; ++s) {
+    u32 q[kFragsQ][2];
+    load_fragments_q(q, a.q ^ (s * 32));
 #pragma unroll
-    for (int first = 0; first < kFragsQ; first += kFragsAtOnce) {
-      u32 q[kFragsAtOnce][2];
-      load_fragments_q(q, (a.q ^ (s * 32)) + first * 8 * BLOCK_SIZE_K);
+    for (int i = 0; i < kFragsP; ++i) {
+      u32 p[4];
+      ldmatrix_x4(p, (a.p ^ (s * 32)) + i * 16 * BLOCK_SIZE_K);
 #pragma unroll
-      for (int i = 0; i < kFragsP; ++i) {
-        u32 p[4];
-        ldmatrix_x4(p, (a.p ^ (s * 32)) + i * 16 * BLOCK_SIZE_K);
-#pragma unroll
-        for (int j = 0; j < kFragsAtOnce; ++j) mma_m16n8k32(acc[i][first + j], p, q[j][0], q[j][1]);
-      }
+      for (int j = 0; j < kFragsQ; ++j) mma_m16n8k32(acc[i][j], p, q[j][0], q[j][1]);
     }
   }
 }
@@ -356,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) octile_ada_mma(const A
       LaneAddresses at = here;
       at.p = (here.p + offset / 128 * 128) ^ (offset % 128);
       at.q = (here.q + offset / 128 * 128) ^ (offset % 128);
-      if constexpr (PRECISE) {
+      if constexpr (kPromote) {
         multiply_precise(acc, at);
       } else {
         multiply_fast(acc, at);

@@ -56,7 +56,8 @@ __device__ __forceinline__ u32 largest_bits(const uint4& v) {
 
 // How a row's elements become codes. The quotient x / scale is correctly rounded either way: with r = round(1 / scale) and
 // q = round(x * r), one step q + r * (x - q * scale) gives the rounded quotient as long as nothing under- or overflows, which
-// holds for scales in [2^-90, 2^100] and |q| < 1024 (larger ones saturate anyhow); elsewhere the division itself is used.
+// holds for scales in [2^-90, 2^100] and |q| < 1024 (larger ones saturate anyhow); elsewhere the division itself is used. The step
+// turns -0 into +0, hence the sign of x at the end.
 struct Divider {
   float scale;
   float inverse;
@@ -68,7 +69,8 @@ struct Divider {
     if (reciprocal) return q;
     if (!exact_by_step) return __fdiv_rn(x, scale);
     const float corrected = __fmaf_rn(__fmaf_rn(-q, scale, x), inverse, q);
-    return fabsf(q) < 1024.0f ? corrected : q;
+    const u32 sign = __float_as_uint(x) & 0x80000000u;
+    return fabsf(q) < 1024.0f ? __uint_as_float(__float_as_uint(corrected) | sign) : q;
   }
 };
 
@@ -158,5 +160,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) octile_quantise(const Quan
     uint2 encoded = nan_codes;
     if (finite) encoded = first < p.k ? encode(load_vector(row, first, p.k, x_aligned), divider) : make_uint2(0, 0);
     store_codes(codes, first, p.codes_width, mask_tail(encoded, first, p.k), codes_aligned);
+  }
+}
+
+// Codes whose rows do not start at multiples of 16 bytes, copied to rows that do: one block a row, a byte a thread at a time. For
+// callers with their own codes and an odd row stride; the quantiser above never needs it.
+struct CopyCodesParams {
+  const u8* source;  // [m, k], row stride source_stride bytes.
+  u8* target;        // [m, width], row stride = width; bytes [k, width) become zero.
+  i64 k;
+  i64 source_stride;
+  i64 width;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS) octile_copy_codes(const CopyCodesParams p) {
+  launch_dependents();
+  dependency_wait();
+  const u8* source = p.source + static_cast<i64>(blockIdx.x) * p.source_stride;
+  u8* target = p.target + static_cast<i64>(blockIdx.x) * p.width;
+  for (i64 i = threadIdx.x; i < p.width; i += THREADS) {
+    target[i] = i < p.k ? static_cast<u8>(load_relaxed_u8(source + i)) : u8{0};
   }
 }
