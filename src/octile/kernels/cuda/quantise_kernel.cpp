@@ -67,8 +67,8 @@ Expected<QuantiseKernel> QuantiseKernel::prepare(const DeviceContext& context, s
   QuantiseKernel result;
   result.k_ = k;
   const std::int64_t vectors_a_row = (codes_stride(k) + kVectorElements - 1) / kVectorElements;
-  const std::int64_t threads =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(vectors_a_row))), 32, kMaxThreads);
+  const std::int64_t threads = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(vectors_a_row))), 32, kMaxThreads);
   const std::int64_t vectors = std::clamp<std::int64_t>((vectors_a_row + threads - 1) / threads, 1, kMaxVectors);
   result.threads_ = static_cast<unsigned>(threads);
   struct Wanted {
@@ -136,11 +136,12 @@ Expected<DeviceCodes> QuantiseKernel::run(const Activation& activation, void* wo
   return target;
 }
 
-Expected<void> QuantiseKernel::quantise(const Activation& activation, const DeviceCodes& target, CUstream stream, bool pdl) const {
+Expected<void> QuantiseKernel::quantise(const Activation& activation, const DeviceCodes& target, CUstream stream,
+                                        bool pdl) const {
   if (activation.static_scale != 0.0F) {
     if (!std::isfinite(activation.static_scale) || activation.static_scale < 0.0F) {
-      return make_error(ErrorCode::invalid_argument, "static activation scale: want a finite value > 0 (0: per token), got {}",
-                        activation.static_scale);
+      return make_error(ErrorCode::invalid_argument,
+                        "static activation scale: want a finite value > 0 (0: per token), got {}", activation.static_scale);
     }
   } else if (auto ok = check_quantize_options(activation.quantize); !ok) {
     return ok;
@@ -168,7 +169,8 @@ Expected<void> QuantiseKernel::quantise(const Activation& activation, const Devi
   return launch_with(x.dtype == DType::bf16 ? bf16_ : fp16_, shape, stream, params);
 }
 
-Expected<void> QuantiseKernel::copy(const Activation& activation, const DeviceCodes& target, CUstream stream, bool pdl) const {
+Expected<void> QuantiseKernel::copy(const Activation& activation, const DeviceCodes& target, CUstream stream,
+                                    bool pdl) const {
   CopyCodesParams params = {};
   params.source = to_device_pointer(activation.x.data);
   params.target = target.codes;

@@ -20,8 +20,8 @@ struct DeviceCodes {
 // Bytes between rows of codes that QuantiseKernel makes: K rounded up to a multiple of 16, the bytes from K on zero.
 std::int64_t codes_stride(std::int64_t k) noexcept;
 
-// The quantiser for one device and K, for bf16 and fp16 rows, and the copy of codes whose rows don't start at multiples of 16
-// bytes.
+// The quantiser for one device and K, for bf16 and fp16 rows, and the copy of codes whose rows don't start at multiples of
+// 16 bytes.
 class QuantiseKernel {
  public:
   // Slow: compiles (or takes from the cache) and loads.
@@ -32,8 +32,8 @@ class QuantiseKernel {
 
   // Enqueues what `activation` needs on `stream` and says where the codes will be. `workspace`: 256-byte aligned,
   // workspace_bytes(rows). `pdl`: the kernel may start before the one before it has ended (it waits before its first read).
-  // The device's context must be current. M = 0 enqueues nothing. Errors: invalid_argument for views and options that break the
-  // contract.
+  // The device's context must be current. M = 0 enqueues nothing. Errors: invalid_argument for views and options that break
+  // the contract.
   Expected<DeviceCodes> run(const Activation& activation, void* workspace, CUstream stream, bool pdl) const;
 
  private:
