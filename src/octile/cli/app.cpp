@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every command and option, declared with CLI11: the one file that includes its header.
+#include "octile/cli/app.h"
+
+#include "octile/cli/args.h"
+#include "octile/cli/commands.h"
+#include "octile/cli/exit_status.h"
+#include "octile/cli/output.h"
+#include "octile/cli/parse.h"
+#include "octile/core/env.h"
+#include "octile/core/format.h"
+#include "octile/model/model.h"
+#include "octile/model/nearest.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <string_view>
+
+namespace octile::cli {
+namespace {
+
+// What the chosen command does once everything is parsed.
+using Action = std::function<int()>;
+
+// An option whose text `parse` turns into a value; its error becomes the option's.
+template <class T, class Parse>
+CLI::Option* add_parsed(CLI::App& command, const char* name, T& target, const char* type, const char* description,
+                        Parse parse) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [&target, name, parse](const std::string& text) {
+            auto value = parse(text);
+            if (!value) {
+              throw CLI::ValidationError(name, value.error().message);
+            }
+            target = *std::move(value);
+          },
+          description)
+      ->type_name(type);
+}
+
+void add_json(CLI::App& command, JsonTarget& target, const char* what) {
+  // Without a FILE the parser hands over the default string.
+  command
+      .add_option_function<std::string>(
+          "--json", [&target](const std::string& text) { target = text; },
+          format("Write {} as JSON to FILE, or to stdout in place of the text", what))
+      ->type_name("FILE")
+      ->expected(0, 1)
+      ->default_str("-");
+}
+
+void add_shape(CLI::App& command, ShapeArgs& args) {
+  const auto dimension = [](const std::string& text) { return parse_positive(text, kMaxDimension); };
+  command.add_option("--model", args.model, "A preset (qwen3-8b, ...) or the path of a Hugging Face config.json")
+      ->type_name("MODEL");
+  add_parsed(command, "--tp", args.tp, "T", "Tensor parallelism: the linears of one of T ranks (default 1)",
+             [](const std::string& text) { return parse_positive(text, kMaxTensorParallel); });
+  add_parsed(command, "--n", args.n, "N", "In place of --model: output channels of one weight", dimension);
+  add_parsed(command, "--k", args.k, "K", "In place of --model: reduction length of one weight", dimension);
+}
+
+void add_m_list(CLI::App& command, std::vector<std::int64_t>& m_list, const char* description, bool required) {
+  add_parsed(command, "--m", m_list, "LIST", description, parse_m_list)->required(required);
+}
+
+void add_device(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "The device, as `octile devices` names it: cpu (default), cuda:0, ...")
+      ->type_name("ID");
+}
+
+void add_measuring(CLI::App& command, MeasureArgs& args) {
+  add_shape(command, args.shape);
+  add_device(command, args.device);
+  add_parsed(command, "--time-budget", args.time_budget_s, "TIME",
+             "Stop after this long: 90, 90s, 2m, 1h (default: no limit)", parse_budget_s);
+  add_parsed(command, "--seed", args.seed, "SEED", "Seed of the random data (default: fresh every run)",
+             [](const std::string& text) { return parse_positive(text, std::numeric_limits<std::int64_t>::max()); });
+}
+
+void add_search_path(CLI::App& command, std::string& tables) {
+  command
+      .add_option("--tables", tables,
+                  "Directories with tables, ':' between them, searched before OCTILE_TABLE_PATH and the user's own")
+      ->type_name("DIR");
+}
+
+struct AllArgs {
+  DevicesArgs devices;
+  TuneArgs tune;
+  BenchArgs bench;
+  VerifyArgs verify;
+  ExplainArgs explain;
+  TableLintArgs lint;
+  TableShowArgs show;
+  TableDiffArgs diff;
+  TableMergeArgs merge;
+  TableImportArgs import;
+  TableExportArgs export_;
+  EnvArgs env;
+  CompletionArgs completion;
+  std::string command_line;
+};
+
+void add_devices(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("devices", "Show every device, its kernels, and why one is not available");
+  add_json(*command, args.devices.json, "the devices");
+  command->callback([&] { action = [&] { return run_devices(args.devices); }; });
+}
+
+void add_tune(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("tune", "Measure which kernel is fastest for each M, prove it, write tables");
+  add_measuring(*command, args.tune.measure);
+  add_m_list(*command, args.tune.measure.m_list, "Numbers of tokens, as 1,4,16 (default on a CPU: powers of two up to 1024)",
+             false);
+  command->add_option("--tables", args.tune.measure.tables, "Directory to write to (default: the user's own tables)")
+      ->type_name("DIR");
+  command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
+  command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
+  command->footer(
+      "Points that do not fit the time budget get no entry and are listed.\n\n"
+      "Examples:\n"
+      "  octile tune --model qwen3-8b --time-budget 2m\n"
+      "  octile tune --model ./config.json --tp 2 --m 1,2,4,8,16 --tables ./tables\n"
+      "  octile tune --n 6144 --k 4096 --thorough");
+  command->callback([&] { action = [&] { return run_tune(args.tune, args.command_line); }; });
+}
+
+void add_bench(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("bench", "Time baseline, best vendor kernel and Octile's choice side by side in one run");
+  add_measuring(*command, args.bench.measure);
+  add_m_list(*command, args.bench.measure.m_list,
+             "Numbers of tokens, as 1,4,16 (default on a CPU: powers of two up to 1024)", false);
+  add_search_path(*command, args.bench.measure.tables);
+  command
+      ->add_option("--scope", args.bench.scope,
+                   "linear (default): quantisation of the activations included on both sides; gemm: the product alone")
+      ->type_name("{linear,gemm}")
+      ->check(CLI::IsMember({"linear", "gemm"}).description(""));
+  add_json(*command, args.bench.measure.json, "the rows");
+  command->add_option("--csv", args.bench.csv, "Also write the rows as CSV")->type_name("FILE");
+  command
+      ->add_option("--record", args.bench.record,
+                   "Also write the rows, versions, commit and command line to bench/results/<device>/NAME.json")
+      ->type_name("NAME")
+      ->check([](const std::string& name) {
+        const bool plain =
+            !name.empty() && name.size() <= 100 && name.front() != '.' &&
+            name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string::npos;
+        return plain ? std::string() : std::string("wanted a file name of letters, digits, '.', '_' and '-'");
+      });
+  command->footer(
+      "Ratios are other / choice: above 1 Octile's choice is faster; in brackets the 95 % interval.\n\n"
+      "Examples:\n"
+      "  octile bench --model qwen3-8b --time-budget 1m\n"
+      "  octile bench --model qwen3-8b --m 1,4,16,64,256 --tables ./tables --json report.json --csv report.csv");
+  command->callback([&] { action = [&] { return run_bench(args.bench, args.command_line); }; });
+}
+
+void add_verify(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("verify", "Check numerics and timing of every table entry on this device");
+  add_measuring(*command, args.verify.measure);
+  add_search_path(*command, args.verify.measure.tables);
+  add_json(*command, args.verify.measure.json, "the findings");
+  command->footer(
+      "Without --model every table of the device is checked. Exit status 1 means that an entry is wrong, or slower than\n"
+      "the baseline beyond doubt (upper end of the ratio's interval below 1).\n\n"
+      "Example:\n"
+      "  octile verify --tables ./tables --time-budget 5m");
+  command->callback([&] { action = [&] { return run_verify(args.verify, args.command_line); }; });
+}
+
+void add_explain(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("explain", "Say which kernel serves an M, from which table entry, and why");
+  add_shape(*command, args.explain.shape);
+  add_m_list(*command, args.explain.m_list, "Numbers of tokens, as 1 or 1,4,16", true);
+  CLI::Option* device = command->add_option("--device", args.explain.device,
+                                            "The device, as `octile devices` names it: cpu (default), cuda:0, ...");
+  device->type_name("ID");
+  command->add_option("--device-name", args.explain.device_name, "A device that need not be here, as in table file names")
+      ->type_name("NAME")
+      ->excludes(device);
+  add_search_path(*command, args.explain.tables);
+  add_json(*command, args.explain.json, "the explanation (a list where several are asked for)");
+  command->footer(
+      "Examples:\n"
+      "  octile explain --model qwen3-8b --m 16\n"
+      "  octile explain --n 4096 --k 4096 --m 1,384,3072 --device-name NVIDIA_L40S --json");
+  command->callback([&] { action = [&] { return run_explain(args.explain); }; });
+}
+
+void add_files(CLI::App& command, std::vector<std::string>& files, const char* description) {
+  command.add_option("FILE", files, description)->type_name("FILE")->required();
+}
+
+void add_table(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* table = app.add_subcommand("table", "Check, show, compare, merge and convert table files");
+  table->require_subcommand(1);
+
+  CLI::App* lint = table->add_subcommand("lint", "Report everything that is wrong with table files");
+  add_files(*lint, args.lint.paths, "Table files, and directories that are searched for them");
+  lint->add_option("--device-name", args.lint.device_name, "Also report tiles that do not fit this device's shared memory")
+      ->type_name("NAME");
+  add_json(*lint, args.lint.json, "the findings");
+  lint->footer("After `table lint` the file of --json is given as --json=FILE.\n\nExample:\n  octile table lint tables/");
+  lint->callback([&] { action = [&] { return run_table_lint(args.lint); }; });
+
+  CLI::App* show = table->add_subcommand("show", "Print tables: keys, provenance, entries");
+  add_files(*show, args.show.files, "Table files of either format");
+  show->callback([&] { action = [&] { return run_table_show(args.show); }; });
+
+  CLI::App* diff = table->add_subcommand("diff", "Compare two tables; exit status 1 where they differ");
+  diff->add_option("LEFT", args.diff.left, "A table file")->type_name("FILE")->required();
+  diff->add_option("RIGHT", args.diff.right, "Another")->type_name("FILE")->required();
+  diff->callback([&] { action = [&] { return run_table_diff(args.diff); }; });
+
+  CLI::App* merge = table->add_subcommand("merge", "Unite tables of one device, N and K, measured in several runs");
+  add_files(*merge, args.merge.files, "Tables of Octile's own format");
+  merge->add_option("--out", args.merge.out, "File to write; a table that is already there takes part")
+      ->type_name("FILE")
+      ->required();
+  merge->callback([&] { action = [&] { return run_table_merge(args.merge); }; });
+
+  CLI::App* import = table->add_subcommand("import", "Convert tables of the field's format (Triton tiles) to Octile's own");
+  add_files(*import, args.import.files, "Tables of the field's format");
+  import->add_option("--out", args.import.out, "Directory to write to")->type_name("DIR")->required();
+  import->add_flag(
+      "--nearest", args.import.nearest,
+      "Entries for the whole stretch that the nearest key serves, marked as inferred (default: the keys alone)");
+  import->callback([&] { action = [&] { return run_table_import(args.import); }; });
+
+  CLI::App* export_ = table->add_subcommand("export", "Convert tables of Octile's own format for other loaders");
+  add_files(*export_, args.export_.files, "Tables of Octile's own format");
+  export_->add_option("--out", args.export_.out, "Directory to write to")->type_name("DIR")->required();
+  export_->add_flag("--triton", args.export_.triton, "The field's format: what a Triton loader can run, null for the rest");
+  export_->callback([&] { action = [&] { return run_table_export(args.export_); }; });
+}
+
+void add_env(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("env", "Show every environment variable: value in force, where it came from");
+  add_json(*command, args.env.json, "the variables");
+  command->add_flag("--markdown", args.env.markdown, "As a page of documentation: declarations only");
+  command->callback([&] { action = [&] { return run_env(args.env); }; });
+}
+
+// An option's or a command's plain description. Groups without a name are hidden from help, and so from completion.
+CommandInfo describe(const CLI::App& app) {
+  CommandInfo info{app.get_name(), app.get_description(), {}, "", {}};
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) {
+      info.positional = option->get_type_name();
+      continue;
+    }
+    OptionInfo described{
+        {}, "", option->get_expected_min() == 0 && option->get_expected_max() > 0, option->get_description()};
+    for (const std::string& name : option->get_snames()) {
+      described.names.push_back("-" + name);
+    }
+    for (const std::string& name : option->get_lnames()) {
+      described.names.push_back("--" + name);
+    }
+    if (option->get_expected_max() > 0) {
+      described.value = option->get_type_name();
+    }
+    info.options.push_back(std::move(described));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    info.commands.push_back(describe(*command));
+  }
+  return info;
+}
+
+void add_completion(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("completion", "Print a completion script for a shell");
+  command->add_option("SHELL", args.completion.shell, "The shell")
+      ->type_name("{bash,zsh,fish}")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""));
+  command->footer(
+      "Examples:\n"
+      "  bash: octile completion bash > ~/.local/share/bash-completion/completions/octile\n"
+      "  zsh:  octile completion zsh > ~/.zfunc/_octile   (a directory of $fpath)\n"
+      "  fish: octile completion fish > ~/.config/fish/completions/octile.fish");
+  command->callback([&] {
+    action = [&] {
+      const auto written = write_stdout(completion_script(describe(app), args.completion.shell));
+      return written ? kDone : fail(written.error());
+    };
+  });
+}
+
+std::string presets_text() {
+  std::string text;
+  for (const ModelPreset& preset : model_presets()) {
+    text += text.empty() ? "" : ", ";
+    text += preset.name;
+  }
+  return text;
+}
+
+// `table` commands take files: there "--json FILE" would overwrite the table that was meant to be read, so only
+// "--json=FILE" names a file.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "table") {
+    for (std::string& argument : arguments) {
+      if (argument == "--") {
+        break;
+      }
+      if (argument == "--json") {
+        argument = "--json=-";
+      }
+    }
+  }
+  return arguments;
+}
+
+// For records of how a result came about: arguments in quotes where a shell would need them.
+std::string command_line_of(int argc, char** argv) {
+  std::string text = "octile";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const bool plain = !argument.empty() && argument.find_first_of(" \t\n\"'\\$`&|;<>()*?[]#~!{}") == std::string_view::npos;
+    text += ' ';
+    if (plain) {
+      text += argument;
+      continue;
+    }
+    text += '\'';
+    for (const char c : argument) {
+      text += c == '\'' ? "'\\''" : std::string(1, c);
+    }
+    text += '\'';
+  }
+  return text;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+int unknown_command(const std::vector<std::string>& names, const std::string& wanted) {
+  std::string list;
+  for (const std::string& name : names) {
+    list += list.empty() ? "" : ", ";
+    list += name;
+  }
+  const std::string nearest = nearest_name(wanted, names);
+  return fail(make_error(ErrorCode::invalid_argument, "no command \"{}\"{}; commands: {}", wanted,
+                         nearest.empty() ? "" : format(" (did you mean {}?)", nearest), list));
+}
+
+int report(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream out;
+  std::ostringstream err;
+  if (app.exit(error, out, err) == 0) {
+    const auto written = write_stdout(out.str());
+    return written ? kDone : fail(written.error());
+  }
+  return fail({ErrorCode::invalid_argument, std::string(error.what()) + " (--help shows what there is)"});
+}
+
+}  // namespace
+
+int run_app(int argc, char** argv) {
+  AllArgs args;
+  args.command_line = command_line_of(argc, argv);
+  Action action;
+  CLI::App app(
+      "FP8 linear layers for LLM inference: for every weight shape and number of tokens M, the kernel that was\n"
+      "measured to be the fastest on this device.",
+      "octile");
+  app.require_subcommand(1);
+  app.option_defaults()->take_last()->always_capture_default(false);
+  app.set_version_flag("--version", format("octile {}", OCTILE_VERSION), "Print the version");
+  app.footer(
+      "Start with:\n"
+      "  octile devices\n"
+      "  octile tune  --model qwen3-8b --time-budget 2m\n"
+      "  octile bench --model qwen3-8b --time-budget 1m\n\n"
+      "`octile COMMAND --help` explains a command. Model presets: " +
+      presets_text() +
+      ".\nResults go to stdout, progress and logs to stderr. Exit status: 0 done, 1 the work failed or a check found\n"
+      "something, 2 the arguments or an environment variable were wrong.");
+  for (const auto add : {add_devices, add_tune, add_bench, add_verify, add_explain, add_table, add_env, add_completion}) {
+    add(app, args, action);
+  }
+
+  std::vector<std::string> arguments = arguments_of(argc, argv);
+  const std::vector<std::string> names = command_names(app);
+  if (!arguments.empty() && !arguments.front().starts_with('-') &&
+      std::find(names.begin(), names.end(), arguments.front()) == names.end()) {
+    return unknown_command(names, arguments.front());
+  }
+  try {
+    // CLI11 takes them last first.
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return report(app, error);
+  }
+  if (auto checked = env::check_all(); !checked) {
+    return fail(checked.error());
+  }
+  return action();
+}
+
+}  // namespace octile::cli

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of each command as plain data: app.cpp fills them in, so that only it needs the option parser's header.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace octile::cli {
+
+// Where machine-readable output goes: not asked for, "-" for stdout in place of the text, or a file beside it.
+using JsonTarget = std::optional<std::string>;
+
+// What a command works on: a model, or one weight.
+struct ShapeArgs {
+  std::string model;
+  std::int64_t tp = 1;
+  std::int64_t n = 0;  // 0: not given.
+  std::int64_t k = 0;
+};
+
+struct DevicesArgs {
+  JsonTarget json;
+};
+
+// Common to the commands that measure.
+struct MeasureArgs {
+  ShapeArgs shape;
+  std::string device = "cpu";
+  std::string tables;
+  std::vector<std::int64_t> m_list;  // Empty: the device's default.
+  double time_budget_s = 0;          // 0: none.
+  std::uint64_t seed = 0;            // 0: fresh.
+  JsonTarget json;
+};
+
+struct TuneArgs {
+  MeasureArgs measure;
+  bool thorough = false;
+  bool resume = false;
+};
+
+struct BenchArgs {
+  MeasureArgs measure;
+  std::string scope = "linear";
+  std::string csv;     // Empty: none.
+  std::string record;  // bench/results/<device_name>/<record>.json; empty: none.
+};
+
+struct VerifyArgs {
+  MeasureArgs measure;
+};
+
+struct ExplainArgs {
+  ShapeArgs shape;
+  std::vector<std::int64_t> m_list;
+  std::string device;       // Empty: "cpu", unless device_name is given.
+  std::string device_name;  // Of a device that need not be present.
+  std::string tables;
+  JsonTarget json;
+};
+
+struct TableLintArgs {
+  std::vector<std::string> paths;
+  std::string device_name;
+  JsonTarget json;
+};
+struct TableShowArgs {
+  std::vector<std::string> files;
+};
+struct TableDiffArgs {
+  std::string left;
+  std::string right;
+};
+struct TableMergeArgs {
+  std::vector<std::string> files;
+  std::string out;
+};
+struct TableImportArgs {
+  std::vector<std::string> files;
+  std::string out;
+  bool nearest = false;
+};
+struct TableExportArgs {
+  std::vector<std::string> files;
+  std::string out;
+  bool triton = false;
+};
+
+struct EnvArgs {
+  JsonTarget json;
+  bool markdown = false;
+};
+
+struct CompletionArgs {
+  std::string shell;
+};
+
+}  // namespace octile::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// `octile bench`: baseline, best vendor and dispatched choice, interleaved in one run.
+#include "octile/tune/bench.h"
+
+#include "octile/cli/commands.h"
+#include "octile/cli/exit_status.h"
+#include "octile/cli/output.h"
+#include "octile/cli/progress.h"
+#include "octile/core/format.h"
+#include "octile/kernels/backend.h"
+#include "octile/report/json_report.h"
+#include "octile/report/text_report.h"
+
+#include "octile_commit.h"
+
+namespace octile::cli {
+namespace {
+
+RecordedContext context_of(const std::string& device_id, const std::string& command_line) {
+  RecordedContext context;
+  context.commit = OCTILE_COMMIT;
+  context.command = command_line;
+  if (const auto device = find_device(device_id)) {
+    for (const VendorStatus& vendor : device->backend->vendors(device->info)) {
+      if (vendor.available) {
+        context.libraries[vendor.name] = vendor.version;
+      }
+    }
+  }
+  return context;
+}
+
+Expected<void> write_files(const BenchArgs& args, const std::string& command_line, const BenchResult& result) {
+  if (!args.csv.empty()) {
+    if (auto written = write_output_file(args.csv, bench_csv(result)); !written) {
+      return written;
+    }
+  }
+  if (!args.record.empty()) {
+    const std::string path = format("bench/results/{}/{}.json", result.device_name, args.record);
+    return write_output_file(path, recorded_bench_json(result, context_of(args.measure.device, command_line)));
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_bench(const BenchArgs& args, const std::string& command_line) {
+  BenchOptions options;
+  auto shapes = shapes_of(args.measure.shape);
+  if (!shapes) {
+    return fail(shapes.error());
+  }
+  options.shapes = *std::move(shapes);
+  fill_options(args.measure, command_line, options);
+  options.m_list = args.measure.m_list;
+  options.scope = args.scope;
+
+  const auto result = [&] {
+    Progress progress;
+    options.progress = progress.callback();
+    return bench(options);
+  }();
+  if (!result) {
+    return fail(result.error());
+  }
+  const auto files = write_files(args, command_line, *result);
+  const auto written = write_result(bench_text(*result), args.measure.json, [&] { return bench_json(*result); });
+  if (result->interrupted_by != 0) {
+    return interrupted_status(result->interrupted_by);
+  }
+  for (const auto& outcome : {files, written}) {
+    if (!outcome) {
+      return fail(outcome.error());
+    }
+  }
+  if (result->rows.empty()) {
+    return fail({ErrorCode::failed, result->missing.empty() ? "nothing was measured" : result->missing.front()});
+  }
+  return kDone;
+}
+
+}  // namespace octile::cli

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// `octile explain`: which kernel serves an M, from which entry, and why; also for devices that are not here.
+#include "octile/cli/commands.h"
+#include "octile/cli/exit_status.h"
+#include "octile/cli/output.h"
+#include "octile/cli/weight_bytes.h"
+#include "octile/core/format.h"
+#include "octile/kernels/backend.h"
+#include "octile/kernels/known_devices.h"
+#include "octile/linear/explain.h"
+#include "octile/linear/weight.h"
+#include "octile/report/json_report.h"
+#include "octile/report/text_report.h"
+#include "octile/table/device_names.h"
+
+#include <algorithm>
+
+namespace octile::cli {
+namespace {
+
+// The device of --device, or of --device-name: present, known, or a name alone.
+Expected<Device> device_of(const ExplainArgs& args) {
+  if (args.device_name.empty()) {
+    return find_device(args.device.empty() ? "cpu" : args.device);
+  }
+  const std::string name = device_file_name(args.device_name);
+  if (!is_device_file_name(name)) {
+    return make_error(ErrorCode::invalid_argument, "--device-name: \"{}\" cannot be the name of a device", args.device_name);
+  }
+  for (const Backend* backend : backends()) {
+    for (const DeviceInfo& device : backend->devices()) {
+      if (device.name == name) {
+        return Device{backend, device};
+      }
+    }
+  }
+  if (const auto known = known_device(name)) {
+    return Device{nullptr, *known};
+  }
+  Device unknown;
+  unknown.info.name = name;
+  unknown.info.kind = DeviceKind::cuda;
+  return unknown;
+}
+
+}  // namespace
+
+int run_explain(const ExplainArgs& args) {
+  const auto shapes = shapes_of(args.shape);
+  if (!shapes) {
+    return fail(shapes.error());
+  }
+  const auto device = device_of(args);
+  if (!device) {
+    return fail(device.error());
+  }
+  const auto tuned = tuning_enabled();
+  if (!tuned) {
+    return fail(tuned.error());
+  }
+
+  std::vector<Explanation> explanations;
+  std::vector<std::string> names;
+  for (const TuneShape& shape : *shapes) {
+    Problem problem;
+    problem.n = shape.n;
+    problem.k = shape.k;
+    const Plan plan = Plan::make(device->backend, device->info, problem, args.tables, *tuned);
+    const auto bytes = weight_bytes(plan);
+    if (!bytes) {
+      return fail(bytes.error());
+    }
+    for (const std::int64_t m : args.m_list) {
+      explanations.push_back(explain_plan(plan, m, *bytes));
+      names.push_back(args.shape.model.empty() ? "" : shape.name);
+    }
+  }
+  const auto json = [&] {
+    // One point is one object; what was asked for decides, not how many came out.
+    return args.shape.model.empty() && args.m_list.size() == 1 ? explanation_json(explanations.front())
+                                                               : explanations_json(explanations);
+  };
+  const auto written = write_result(explanations_text(explanations, names), args.json, json);
+  return written ? kDone : fail(written.error());
+}
+
+}  // namespace octile::cli

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// `octile table ...`: work on table files.
+#include "octile/cli/commands.h"
+#include "octile/cli/exit_status.h"
+#include "octile/cli/output.h"
+#include "octile/core/format.h"
+#include "octile/kernels/known_devices.h"
+#include "octile/report/json_report.h"
+#include "octile/report/text_report.h"
+#include "octile/report/text_table.h"
+#include "octile/table/table_ops.h"
+#include "octile/table/table_store.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+namespace octile::cli {
+namespace {
+
+void warn(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+// Reads every file; entries that are left out are named on stderr.
+Expected<std::vector<TileTable>> read_tables(const std::vector<std::string>& files) {
+  std::vector<TileTable> tables;
+  for (const std::string& file : files) {
+    std::vector<Finding> findings;
+    auto table = read_table(file, findings);
+    warn(findings_text(findings));
+    if (!table) {
+      // A file that is broken is the work's failure, not a wrong argument.
+      return Error{ErrorCode::corrupt, std::move(table).error().message};
+    }
+    tables.push_back(*std::move(table));
+  }
+  return tables;
+}
+
+std::string path_in(const std::string& directory, const TileTable& table) {
+  return (std::filesystem::path(directory) / table_file_name(table.key, table.field_format)).string();
+}
+
+std::string show_text(const TileTable& table) {
+  std::string text = table.file + "\n";
+  for (const auto& [name, value] : describe_table(table)) {
+    text += format("  {}: {}\n", name, value);
+  }
+  TextTable rows;
+  for (const std::string& title : show_titles()) {
+    rows.columns.push_back({title, Align::left});
+  }
+  for (const TableRow& row : show_rows(table)) {
+    rows.rows.push_back(
+        {row.m, row.kernel, row.config, row.us, row.baseline_us, row.best_vendor_us, row.ratio, row.rel_error, row.note});
+  }
+  return text + rows.to_string();
+}
+
+int finish(const Expected<void>& written) { return written ? kDone : fail(written.error()); }
+
+// What a table operation says of its input is about the files' content: status 1.
+int fail_work(const Error& error) {
+  return fail({error.code == ErrorCode::invalid_argument ? ErrorCode::failed : error.code, error.message});
+}
+
+}  // namespace
+
+int run_table_lint(const TableLintArgs& args) {
+  std::int64_t shared_memory_bytes = 0;
+  if (!args.device_name.empty()) {
+    const auto device = known_device(args.device_name);
+    if (!device) {
+      return fail(
+          make_error(ErrorCode::invalid_argument, "--device-name: nothing is known of a device named {}", args.device_name));
+    }
+    shared_memory_bytes = device->shared_memory_bytes;
+  }
+  const LintReport report = lint_tables(args.paths, shared_memory_bytes);
+  const std::string text = format("{}{} files looked at, {} findings\n", findings_text(report.findings), report.files.size(),
+                                  report.findings.size());
+  const auto written = write_result(text, args.json, [&] { return findings_json(report.ok(), report.findings); });
+  if (!written) {
+    return fail(written.error());
+  }
+  return report.ok() ? kDone : kFailed;
+}
+
+int run_table_show(const TableShowArgs& args) {
+  const auto tables = read_tables(args.files);
+  if (!tables) {
+    return fail(tables.error());
+  }
+  std::string text;
+  for (const TileTable& table : *tables) {
+    text += text.empty() ? "" : "\n";
+    text += show_text(table);
+  }
+  return finish(write_stdout(text));
+}
+
+int run_table_diff(const TableDiffArgs& args) {
+  const auto tables = read_tables({args.left, args.right});
+  if (!tables) {
+    return fail(tables.error());
+  }
+  TextTable table{{{"where"}, {"differs in"}, {args.left}, {args.right}}, {}};
+  for (const TableDifference& difference : diff_tables(tables->front(), tables->back())) {
+    table.rows.push_back(
+        {difference.where, difference.choice ? "choice" : "keys or proof", difference.left, difference.right});
+  }
+  const bool same = table.rows.empty();
+  const auto written = write_stdout(same ? "no difference\n" : table.to_string());
+  if (!written) {
+    return fail(written.error());
+  }
+  return same ? kDone : kFailed;
+}
+
+int run_table_merge(const TableMergeArgs& args) {
+  auto tables = read_tables(args.files);
+  if (!tables) {
+    return fail(tables.error());
+  }
+  std::size_t entries = 0;
+  // What the file already holds takes part: merging into it loses nothing.
+  const auto written = update_own_table(args.out, [&](const TileTable* current) {
+    std::vector<TileTable> all = *tables;
+    if (current != nullptr) {
+      all.push_back(*current);
+    }
+    auto merged = merge_tables(all);
+    entries = merged ? merged->entries.size() : 0;
+    return merged;
+  });
+  if (!written) {
+    return fail_work(written.error());
+  }
+  return finish(write_stdout(format("wrote {}: {} entries of {} files\n", args.out, entries, args.files.size())));
+}
+
+int run_table_import(const TableImportArgs& args) {
+  const auto tables = read_tables(args.files);
+  if (!tables) {
+    return fail(tables.error());
+  }
+  std::string text;
+  for (const TileTable& field : *tables) {
+    const auto own = import_field_table(field, {}, args.nearest ? ImportRanges::nearest : ImportRanges::points);
+    if (!own) {
+      return fail_work(own.error());
+    }
+    const std::string path = path_in(args.out, *own);
+    if (auto written = write_own_table(*own, path); !written) {
+      return fail_work(written.error());
+    }
+    text += format("wrote {}: {} entries\n", path, own->entries.size());
+  }
+  return finish(write_stdout(text));
+}
+
+int run_table_export(const TableExportArgs& args) {
+  if (!args.triton) {
+    return fail({ErrorCode::invalid_argument, "say which format to export: --triton is the only one"});
+  }
+  const auto tables = read_tables(args.files);
+  if (!tables) {
+    return fail(tables.error());
+  }
+  std::string text;
+  for (const TileTable& own : *tables) {
+    const auto exported = export_field_table(own);
+    if (!exported) {
+      return fail_work(exported.error());
+    }
+    const std::string path = path_in(args.out, exported->table);
+    if (auto written = write_field_table(exported->table, path); !written) {
+      return fail_work(written.error());
+    }
+    text += format("wrote {}: {} tiles, {} null\n", path, exported->tiles, exported->nulls);
+  }
+  return finish(write_stdout(text));
+}
+
+}  // namespace octile::cli

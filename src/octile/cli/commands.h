@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function a command; each returns the exit status.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include "octile/cli/args.h"
+#include "octile/tune/run_options.h"
+
+#include <string>
+#include <vector>
+
+namespace octile::cli {
+
+int run_devices(const DevicesArgs& args);
+int run_tune(const TuneArgs& args, const std::string& command_line);
+int run_bench(const BenchArgs& args, const std::string& command_line);
+int run_verify(const VerifyArgs& args, const std::string& command_line);
+int run_explain(const ExplainArgs& args);
+int run_table_lint(const TableLintArgs& args);
+int run_table_show(const TableShowArgs& args);
+int run_table_diff(const TableDiffArgs& args);
+int run_table_merge(const TableMergeArgs& args);
+int run_table_import(const TableImportArgs& args);
+int run_table_export(const TableExportArgs& args);
+int run_env(const EnvArgs& args);
+
+// The linears that --model and --tp, or --n and --k, ask for. Error (invalid_argument): neither or both are given.
+Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args);
+// Copies what tune, bench and verify have in common.
+void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options);
+// 0, or 128 + the signal that ended a run.
+int interrupted_status(int signal_number);
+
+}  // namespace octile::cli

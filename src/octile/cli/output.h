@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results on stdout and in files, with every failure to write noticed: a full disk or a closed pipe is exit status 1.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include "octile/cli/args.h"
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace octile::cli {
+
+// Call first. Ignores SIGPIPE, so that a closed pipe becomes an error message, and opens what is closed among descriptors
+// 0 to 2, so that no file that is opened later becomes "stdout".
+void prepare_standard_streams();
+
+// Writes all of `text` to stdout.
+Expected<void> write_stdout(std::string_view text);
+
+// Replaces a regular file atomically; writes into a device or a pipe ("/dev/stdout") as it is.
+Expected<void> write_output_file(const std::string& path, std::string_view text);
+
+// The text to stdout, unless JSON goes there; the JSON to where it was asked for. `json` is made only if it was asked for.
+Expected<void> write_result(std::string_view text, const JsonTarget& target, const std::function<std::string()>& json);
+
+}  // namespace octile::cli

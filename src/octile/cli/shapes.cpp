@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the measuring commands share: shapes from a model or from N and K, and the options of a run.
+#include "octile/cli/commands.h"
+#include "octile/core/format.h"
+#include "octile/model/model.h"
+
+namespace octile::cli {
+
+Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args) {
+  const bool has_weight = args.n != 0 || args.k != 0;
+  if (args.model.empty() == !has_weight) {
+    return make_error(ErrorCode::invalid_argument, "{}: give --model, or both --n and --k",
+                      has_weight ? "--model does not go with --n and --k" : "nothing to work on");
+  }
+  if (!has_weight) {
+    auto model = load_model(args.model, args.tp);
+    if (!model) {
+      // Whatever is wrong with it, the file was the user's choice of an argument.
+      return Error{ErrorCode::invalid_argument, "--model: " + model.error().message};
+    }
+    std::vector<TuneShape> shapes;
+    for (LinearShape& linear : model->linears) {
+      shapes.push_back({std::move(linear.name), linear.n, linear.k});
+    }
+    return shapes;
+  }
+  if (args.n == 0 || args.k == 0) {
+    return make_error(ErrorCode::invalid_argument, "--n and --k go together: {} is missing", args.n == 0 ? "--n" : "--k");
+  }
+  if (args.tp != 1) {
+    return make_error(ErrorCode::invalid_argument,
+                      "--tp divides the linears of a --model; --n and --k are taken as they are");
+  }
+  return std::vector<TuneShape>{{"linear", args.n, args.k}};
+}
+
+void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options) {
+  options.device = args.device;
+  options.tables = args.tables;
+  options.time_budget_s = args.time_budget_s;
+  options.seed = args.seed;
+  options.command_line = command_line;
+}
+
+int interrupted_status(int signal_number) { return signal_number == 0 ? 0 : 128 + signal_number; }
+
+}  // namespace octile::cli

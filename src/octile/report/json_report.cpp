@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structs to JSON, field by field in the documented order.
+#include "octile/report/json_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace octile {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Strings may hold bytes that are no UTF-8 (a path, a driver's message): those become U+FFFD rather than an exception.
+std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+// For ratios and times where 0 stands for "not measured".
+Json measured_number(double value) { return value > 0 ? number(value) : Json(nullptr); }
+
+// JSON that another layer wrote; text that is none is passed on as a string, so that nothing is lost.
+Json embedded(const std::string& text) {
+  if (text.empty()) {
+    return nullptr;
+  }
+  Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_discarded() ? Json(text) : parsed;
+}
+
+Json row_json(const BenchRow& row) {
+  return {{"shape", row.shape},
+          {"n", row.n},
+          {"k", row.k},
+          {"m", row.m},
+          {"scope", row.scope},
+          {"chained", row.chained},
+          {"layout", row.layout},
+          {"accumulate", row.accumulate},
+          {"baseline_us", measured_number(row.baseline_us)},
+          {"baseline_kernel", row.baseline_kernel},
+          {"best_vendor_us", measured_number(row.best_vendor_us)},
+          {"best_vendor_kernel", row.best_vendor_kernel},
+          {"chosen_us", measured_number(row.chosen_us)},
+          {"chosen_kernel", row.chosen_kernel},
+          {"choice", row.choice},
+          {"ratio", measured_number(row.ratio)},
+          {"ratio_lo", measured_number(row.ratio_lo)},
+          {"ratio_hi", measured_number(row.ratio_hi)},
+          {"rounds", row.rounds},
+          {"vs_vendor", measured_number(row.vs_vendor)},
+          {"vs_vendor_lo", measured_number(row.vs_vendor_lo)},
+          {"vs_vendor_hi", measured_number(row.vs_vendor_hi)},
+          {"floor_us", measured_number(row.floor_us)},
+          {"floor_share", measured_number(row.floor_share)},
+          {"tflops", measured_number(row.tflops)},
+          {"gbps", measured_number(row.gbps)},
+          {"rel_error", number(row.rel_error)}};
+}
+
+Json result_json(const BenchResult& result) {
+  Json rows = Json::array();
+  for (const BenchRow& row : result.rows) {
+    rows.push_back(row_json(row));
+  }
+  return {{"device_name", result.device_name},
+          {"octile_version", result.octile_version},
+          {"kernel_source_hash", result.kernel_source_hash},
+          {"date", result.date},
+          {"unit", "us"},
+          {"protocol", result.protocol},
+          {"rows", std::move(rows)}};
+}
+
+}  // namespace
+
+std::string devices_json(std::span<const DeviceReport> devices) {
+  Json list = Json::array();
+  for (const DeviceReport& device : devices) {
+    Json families = Json::array();
+    for (const FamilyReport& family : device.families) {
+      families.push_back({{"name", family.name}, {"available", family.available}, {"reason", family.reason}});
+    }
+    Json vendors = Json::array();
+    for (const VendorStatus& vendor : device.vendors) {
+      vendors.push_back(
+          {{"name", vendor.name}, {"version", vendor.version}, {"available", vendor.available}, {"reason", vendor.reason}});
+    }
+    list.push_back({{"id", device.id},
+                    {"device_name", device.device_name},
+                    {"kind", device.kind},
+                    {"arch", device.arch},
+                    {"families", std::move(families)},
+                    {"vendors", std::move(vendors)}});
+  }
+  return dump(list);
+}
+
+std::string env_json(std::span<const VariableReport> variables) {
+  Json list = Json::array();
+  for (const VariableReport& variable : variables) {
+    list.push_back({{"name", variable.name},
+                    {"section", variable.section},
+                    {"type", variable.type},
+                    {"default", variable.default_value},
+                    {"value", variable.value},
+                    {"source", variable.source},
+                    {"fallback", variable.fallback},
+                    {"description", variable.sentence}});
+  }
+  return dump(list);
+}
+
+std::string explanation_json(const Explanation& explanation) { return dump(embedded(to_json(explanation))); }
+
+std::string explanations_json(std::span<const Explanation> explanations) {
+  Json list = Json::array();
+  for (const Explanation& explanation : explanations) {
+    list.push_back(embedded(to_json(explanation)));
+  }
+  return dump(list);
+}
+
+std::string findings_json(bool ok, std::span<const Finding> findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"file", finding.file}, {"key", finding.key}, {"kind", finding.kind}, {"message", finding.message}});
+  }
+  return dump({{"ok", ok}, {"findings", std::move(list)}});
+}
+
+std::string bench_json(const BenchResult& result) { return dump(result_json(result)); }
+
+std::string recorded_bench_json(const BenchResult& result, const RecordedContext& context) {
+  Json json = result_json(result);
+  json["driver"] = context.driver;
+  json["libraries"] = context.libraries;
+  json["commit"] = context.commit;
+  json["command"] = context.command;
+  return dump(json);
+}
+
+}  // namespace octile

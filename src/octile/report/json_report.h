@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine-readable output. Field names and their order are part of the interface (docs/guide.md, "Machine-readable output");
+// numbers that are not finite become null. Every text ends with a newline.
+#pragma once
+
+#include <octile/linear.hpp>
+
+#include "octile/kernels/backend.h"
+#include "octile/table/finding.h"
+#include "octile/tune/bench.h"
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+// One device, as `octile devices` shows it.
+struct FamilyReport {
+  std::string name;
+  bool available = false;
+  std::string reason;  // Why not; empty where available.
+};
+struct DeviceReport {
+  std::string id;
+  std::string device_name;
+  std::string kind;
+  std::string arch;
+  std::vector<FamilyReport> families;
+  std::vector<VendorStatus> vendors;
+};
+std::string devices_json(std::span<const DeviceReport> devices);
+
+// One environment variable, as `octile env` shows it.
+struct VariableReport {
+  std::string name;
+  std::string section;
+  std::string type;           // With the accepted words or the range.
+  std::string default_value;  // "" for none.
+  std::string value;          // In force.
+  std::string source;         // "default", "environment", ...
+  std::string fallback;       // Another variable honoured where this one is unset; "" for none.
+  std::string sentence;
+};
+std::string env_json(std::span<const VariableReport> variables);
+
+// One explanation as an object, or several as a list.
+std::string explanation_json(const Explanation& explanation);
+std::string explanations_json(std::span<const Explanation> explanations);
+
+// {ok, findings: [...]}, of `table lint` and `verify`.
+std::string findings_json(bool ok, std::span<const Finding> findings);
+
+std::string bench_json(const BenchResult& result);
+
+// What a recorded result says beyond `bench --json`: where the numbers came from.
+struct RecordedContext {
+  std::string driver;                            // "" on a CPU.
+  std::map<std::string, std::string> libraries;  // Vendor library to version.
+  std::string commit;
+  std::string command;
+};
+std::string recorded_bench_json(const BenchResult& result, const RecordedContext& context);
+
+}  // namespace octile

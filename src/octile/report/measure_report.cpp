@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text and CSV of what was measured: tune's summary, bench's rows, verify's findings.
+#include "octile/core/format.h"
+#include "octile/report/csv.h"
+#include "octile/report/numbers.h"
+#include "octile/report/text_report.h"
+#include "octile/report/text_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace octile {
+namespace {
+
+// 0 stands for "not measured" in times and ratios.
+std::optional<double> measured(double value) { return value > 0 ? std::optional(value) : std::nullopt; }
+
+std::string ratio_with_interval(double ratio, double lo, double hi) {
+  if (!measured(ratio).has_value()) {
+    return "-";
+  }
+  return format("{} [{}, {}]", format_ratio(ratio), format_fixed(lo, 2), format_fixed(hi, 2));
+}
+
+std::string lines(const std::vector<std::string>& sentences, const char* prefix) {
+  std::string text;
+  for (const std::string& sentence : sentences) {
+    text += format("{}{}\n", prefix, sentence);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string tune_text(const TuneSummary& summary) {
+  std::string text;
+  if (summary.failure.has_value()) {
+    text += format("FAILED: {}\n\n", *summary.failure);
+  }
+  TextTable table{{{"shape"},
+                   {"N", Align::right},
+                   {"K", Align::right},
+                   {"M", Align::right},
+                   {"result"},
+                   {"kernel"},
+                   {"us", Align::right},
+                   {"baseline us", Align::right},
+                   {"gain"},
+                   {"note"}},
+                  {}};
+  std::int64_t unmeasured = 0;
+  for (const TunePoint& point : summary.points) {
+    unmeasured += point.status == PointStatus::no_budget ? 1 : 0;
+    std::string note = point.reason;
+    if (point.undecided) {
+      note = note.empty() ? "undecided" : "undecided: " + note;
+    }
+    if (point.resumed) {
+      note += note.empty() ? "from the journal" : ", from the journal";
+    }
+    table.rows.push_back({point.shape.name, format("{}", point.shape.n), format("{}", point.shape.k), format("{}", point.m),
+                          to_string(point.status), point.kernel, format_us(measured(point.us)),
+                          format_us(measured(point.baseline_us)),
+                          ratio_with_interval(point.ratio, point.ratio_lo, point.ratio_hi), note});
+  }
+  text += table.to_string() + "\n";
+  if (!summary.failed.empty()) {
+    text += format("{} candidates were left out because they failed:\n", summary.failed.size());
+    for (const FailedCandidate& candidate : summary.failed) {
+      text += format("  {} M={} {} {}: {}: {}\n", candidate.shape, candidate.m, candidate.kernel, candidate.config.to_json(),
+                     candidate.kind, candidate.reason);
+    }
+  }
+  text += lines(summary.notes, "note: ");
+  if (unmeasured > 0) {
+    text += format("{} points did not fit the time budget and have no entry; --resume or a larger budget goes on.\n",
+                   unmeasured);
+  }
+  text += lines(summary.files, "wrote ");
+  if (!summary.journal.empty()) {
+    text += format("journal kept: {} (go on with --resume)\n", summary.journal);
+  }
+  text += format("geometric mean of baseline / choice over the measured points: {}; took {}\n",
+                 format_ratio(measured(summary.geomean_ratio)), format_duration(summary.elapsed_s));
+  return text;
+}
+
+std::string bench_text(const BenchResult& result) {
+  std::string text =
+      format("{}, Octile {}, {}\n{}\n\n", result.device_name, result.octile_version, result.date, result.protocol);
+  TextTable table{{{"shape"},
+                   {"M", Align::right},
+                   {"baseline us", Align::right},
+                   {"vendor us", Align::right},
+                   {"choice us", Align::right},
+                   {"choice"},
+                   {"baseline/choice"},
+                   {"vendor/choice"},
+                   {"of floor", Align::right},
+                   {"TFLOP/s", Align::right},
+                   {"GB/s", Align::right}},
+                  {}};
+  for (const BenchRow& row : result.rows) {
+    const std::string kernel = row.chosen_kernel.empty() ? row.choice : format("{}: {}", row.choice, row.chosen_kernel);
+    table.rows.push_back(
+        {row.shape, format("{}", row.m), format_us(measured(row.baseline_us)), format_us(measured(row.best_vendor_us)),
+         format_us(measured(row.chosen_us)), kernel, ratio_with_interval(row.ratio, row.ratio_lo, row.ratio_hi),
+         ratio_with_interval(row.vs_vendor, row.vs_vendor_lo, row.vs_vendor_hi), format_share(measured(row.floor_share)),
+         format_fixed(measured(row.tflops), 2), format_fixed(measured(row.gbps), 1)});
+  }
+  text += table.to_string() + "\n";
+  for (const BenchRow& row : result.rows) {
+    if (!row.note.empty()) {
+      text += format("note: {} M={}: {}\n", row.shape, row.m, row.note);
+    }
+  }
+  text += lines(result.missing, "not measured: ");
+  text += lines(result.notes, "note: ");
+  text += format("geometric mean of baseline / choice: {}; took {}\n", format_ratio(measured(result.geomean_ratio)),
+                 format_duration(result.elapsed_s));
+  return text;
+}
+
+std::string bench_csv(const BenchResult& result) {
+  std::string text = csv_record({"shape",
+                                 "n",
+                                 "k",
+                                 "m",
+                                 "scope",
+                                 "chained",
+                                 "layout",
+                                 "accumulate",
+                                 "baseline_us",
+                                 "baseline_kernel",
+                                 "best_vendor_us",
+                                 "best_vendor_kernel",
+                                 "chosen_us",
+                                 "chosen_kernel",
+                                 "choice",
+                                 "ratio",
+                                 "ratio_lo",
+                                 "ratio_hi",
+                                 "rounds",
+                                 "vs_vendor",
+                                 "vs_vendor_lo",
+                                 "vs_vendor_hi",
+                                 "floor_us",
+                                 "floor_share",
+                                 "tflops",
+                                 "gbps",
+                                 "rel_error"});
+  const auto cell = [](double value) { return csv_number(measured(value)); };
+  for (const BenchRow& row : result.rows) {
+    text += csv_record({row.shape,
+                        format("{}", row.n),
+                        format("{}", row.k),
+                        format("{}", row.m),
+                        row.scope,
+                        row.chained ? "true" : "false",
+                        row.layout,
+                        row.accumulate,
+                        cell(row.baseline_us),
+                        row.baseline_kernel,
+                        cell(row.best_vendor_us),
+                        row.best_vendor_kernel,
+                        cell(row.chosen_us),
+                        row.chosen_kernel,
+                        row.choice,
+                        cell(row.ratio),
+                        cell(row.ratio_lo),
+                        cell(row.ratio_hi),
+                        format("{}", row.rounds),
+                        cell(row.vs_vendor),
+                        cell(row.vs_vendor_lo),
+                        cell(row.vs_vendor_hi),
+                        cell(row.floor_us),
+                        cell(row.floor_share),
+                        cell(row.tflops),
+                        cell(row.gbps),
+                        csv_number(row.rel_error)});
+  }
+  return text;
+}
+
+std::string verify_text(const VerifyResult& result) {
+  std::string text;
+  TextTable table{{{"N", Align::right},
+                   {"K", Align::right},
+                   {"entry"},
+                   {"M", Align::right},
+                   {"kernel"},
+                   {"rel. error", Align::right},
+                   {"us", Align::right},
+                   {"baseline us", Align::right},
+                   {"baseline/entry"}},
+                  {}};
+  for (const VerifiedEntry& entry : result.entries) {
+    table.rows.push_back({format("{}", entry.n), format("{}", entry.k), entry.key, format("{}", entry.m), entry.kernel,
+                          format("{:.2e}", entry.rel_error), format_us(measured(entry.us)),
+                          format_us(measured(entry.baseline_us)),
+                          ratio_with_interval(entry.ratio, entry.ratio_lo, entry.ratio_hi)});
+  }
+  text += format("{}\n{}\n", result.device_name, table.to_string());
+  text += result.findings.empty() ? "" : "Wrong:\n" + findings_text(result.findings);
+  text += result.advice.empty() ? "" : "To know:\n" + findings_text(result.advice);
+  text += format("{} entries checked, {} findings; took {}\n", result.entries.size(), result.findings.size(),
+                 format_duration(result.elapsed_s));
+  return text;
+}
+
+}  // namespace octile
