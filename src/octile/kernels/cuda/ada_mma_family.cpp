@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of ada_mma.cuh.
+#include "octile/kernels/cuda/ada_mma_family.h"
+
+#include "octile/core/format.h"
+#include "octile/kernels/cuda/ada_mma_config.h"
+#include "octile/kernels/cuda/compile.h"
+#include "octile/kernels/cuda/cuda_memory.h"
+#include "octile/kernels/cuda/cuda_module.h"
+#include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/quantise_kernel.h"
+#include "octile/kernels/known_devices.h"
+#include "octile/quant/quantize.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace octile::cuda {
+namespace {
+
+constexpr const char* kSource = "ada_mma.cuh";
+constexpr int kOldestCapability = 89;
+constexpr int kOldestPdlCapability = 90;
+constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
+constexpr unsigned kReduceThreads = 256;
+
+// AdaMmaParams of ada_mma.cuh.
+struct AdaMmaParams {
+  CUdeviceptr x;
+  CUdeviceptr sx;
+  CUdeviceptr w;
+  CUdeviceptr sw;
+  CUdeviceptr bias;
+  CUdeviceptr y;
+  CUdeviceptr partials;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+  std::int64_t x_stride;
+  std::int64_t w_stride;
+  std::int64_t y_stride;
+  std::int64_t partial_stride;
+  std::uint32_t y_aligned;
+  std::uint32_t prefetch_weights;
+};
+static_assert(sizeof(AdaMmaParams) == 120);
+
+class AdaMmaKernel final : public Kernel {
+ public:
+  AdaMmaKernel(const DeviceContext& context, const Problem& problem, const AdaTile& tile, const WarpGrid& grid,
+               QuantiseKernel quantise, LoadedKernel product, LoadedKernel reduce) noexcept
+      : context_(&context),
+        problem_(problem),
+        tile_(tile),
+        shared_bytes_(static_cast<unsigned>(shared_bytes(tile, grid))),
+        pdl_(compute_capability(context.info.arch) >= kOldestPdlCapability ? tile.pdl : PdlMode::off),
+        quantise_(std::move(quantise)),
+        product_(std::move(product)),
+        reduce_(std::move(reduce)) {}
+
+  std::int64_t workspace_bytes(std::int64_t m) const noexcept override {
+    return quantise_.workspace_bytes(m) + round_up(partial_bytes(tile_, m, problem_.n), 256);
+  }
+
+  Expected<void> run(const PackedWeight& packed, const LaunchArgs& args) const override {
+    auto weight = as_cuda_weight(packed, *context_);
+    if (!weight) {
+      return weight.error();
+    }
+    if (auto ok = check_call(**weight, args); !ok) {
+      return ok;
+    }
+    const std::int64_t m = args.activation.x.rows;
+    if (m == 0) {
+      return {};
+    }
+    const CurrentContext current(*context_);
+    if (current.result() != CUDA_SUCCESS) {
+      return driver_error(*context_->driver, current.result(), "making the device's context current");
+    }
+    auto* const stream = static_cast<CUstream>(args.stream);
+    const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == PdlMode::full);
+    if (!codes) {
+      return codes.error();
+    }
+    return multiply(**weight, args, *codes, stream);
+  }
+
+ private:
+  Expected<void> check_call(const CudaWeight& weight, const LaunchArgs& args) const {
+    if (weight.n() != problem_.n || weight.k() != problem_.k) {
+      return make_error(ErrorCode::invalid_argument, "ada_mma: prepared for a weight [{}, {}], got [{}, {}]", problem_.n,
+                        problem_.k, weight.n(), weight.k());
+    }
+    const std::int64_t m = args.activation.x.rows;
+    if (auto ok = check_output_view(args.y, m, problem_.n, problem_.out_dtype); !ok) {
+      return ok;
+    }
+    if (args.workspace_bytes < workspace_bytes(m)) {
+      return make_error(ErrorCode::invalid_argument, "ada_mma: want a workspace of {} bytes for M = {}, got {}",
+                        workspace_bytes(m), m, args.workspace_bytes);
+    }
+    if (m > 0 && to_device_pointer(args.workspace) % 256 != 0) {
+      return make_error(ErrorCode::invalid_argument, "ada_mma: want a 256-byte aligned workspace, got {}", args.workspace);
+    }
+    const std::int64_t blocks = (m + tile_.block_m - 1) / tile_.block_m * ((problem_.n + tile_.block_n - 1) / tile_.block_n);
+    if (blocks > kMostBlocks) {
+      return make_error(ErrorCode::invalid_argument, "ada_mma: [{}, {}] in tiles of {} x {} is {} blocks, a launch takes {}",
+                        m, problem_.n, tile_.block_m, tile_.block_n, blocks, kMostBlocks);
+    }
+    return {};
+  }
+
+  Expected<void> multiply(const CudaWeight& weight, const LaunchArgs& args, const DeviceCodes& codes,
+                          CUstream stream) const {
+    const std::int64_t m = args.activation.x.rows;
+    AdaMmaParams params = {};
+    params.x = codes.codes;
+    params.sx = codes.scales;
+    params.w = weight.codes();
+    params.sw = weight.scales();
+    params.bias = to_device_pointer(args.bias);
+    params.y = to_device_pointer(args.y.data);
+    params.partials = to_device_pointer(args.workspace) + static_cast<CUdeviceptr>(quantise_.workspace_bytes(m));
+    params.m = m;
+    params.n = problem_.n;
+    params.k = problem_.k;
+    params.x_stride = codes.stride;
+    params.w_stride = weight.k_padded();
+    params.y_stride = m == 1 ? problem_.n : args.y.row_stride;
+    params.partial_stride = (problem_.n + 3) / 4 * 4;
+    const std::int64_t quad_bytes = 4 * size_of(problem_.out_dtype);
+    params.y_aligned = params.y % static_cast<CUdeviceptr>(quad_bytes) == 0 && (m == 1 || params.y_stride % 4 == 0) ? 1 : 0;
+    // Behind our own quantiser nothing can have written the weights; behind a foreign kernel only the caller knows.
+    const bool pdl = pdl_ == PdlMode::full || (pdl_ == PdlMode::consume && codes.launched);
+    params.prefetch_weights = pdl ? 1 : 0;
+
+    LaunchShape shape;
+    const std::int64_t tiles_m = (m + tile_.block_m - 1) / tile_.block_m;
+    const std::int64_t tiles_n = (problem_.n + tile_.block_n - 1) / tile_.block_n;
+    shape.grid = {static_cast<unsigned>(tiles_m * tiles_n), 1, static_cast<unsigned>(tile_.split_k)};
+    shape.block = {static_cast<unsigned>(tile_.warps) * 32, 1, 1};
+    shape.dynamic_shared_bytes = shared_bytes_;
+    shape.pdl = pdl;
+    if (auto ok = launch_with(product_, shape, stream, params); !ok || tile_.split_k == 1) {
+      return ok;
+    }
+    LaunchShape reduce;
+    const std::int64_t quads = m * params.partial_stride / 4;
+    reduce.grid = {static_cast<unsigned>((quads + kReduceThreads - 1) / kReduceThreads), 1, 1};
+    reduce.block = {kReduceThreads, 1, 1};
+    reduce.pdl = pdl_ != PdlMode::off;
+    return launch_with(reduce_, reduce, stream, params);
+  }
+
+  const DeviceContext* context_;
+  Problem problem_;
+  AdaTile tile_;
+  unsigned shared_bytes_;
+  PdlMode pdl_;
+  QuantiseKernel quantise_;
+  LoadedKernel product_;
+  LoadedKernel reduce_;  // Loaded where SPLIT_K > 1.
+};
+
+class AdaMmaFamily final : public KernelFamily {
+ public:
+  std::string_view name() const noexcept override { return "ada_mma"; }
+  std::string source_hash() const override { return cuda::source_hash(kSource); }
+  std::string_view layout() const noexcept override { return kRowMajor; }
+
+  Expected<void> available(const DeviceInfo& device) const override {
+    if (device.kind != DeviceKind::cuda || compute_capability(device.arch) < kOldestCapability) {
+      return make_error(ErrorCode::unavailable, "ada_mma needs a GPU of sm_{} or newer (mma.sync on e4m3), this is {}",
+                        kOldestCapability, device.arch);
+    }
+    return {};
+  }
+
+  Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const override {
+    if (auto grid = plan(device, problem, config); !grid) {
+      return grid.error();
+    }
+    return {};
+  }
+
+  std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
+    std::vector<TileConfig> configs;
+    for (const AdaTile& tile : ada_space(device, problem, m)) {
+      configs.push_back(to_config(tile));
+    }
+    return configs;
+  }
+
+  TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
+    return to_config(ada_heuristic(device, problem, m));
+  }
+
+  double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,
+                    const TileConfig& config) const override {
+    const auto tile = parse_ada_tile(config);
+    return tile ? ada_predict_us(device, problem, m, *tile) : std::numeric_limits<double>::infinity();
+  }
+
+  Expected<std::unique_ptr<Kernel>> prepare(const DeviceInfo& device, const Problem& problem, const TileConfig& config,
+                                            std::int64_t /*max_m*/) const override {
+    const auto tile = parse_ada_tile(config);
+    if (!tile) {
+      return tile.error();
+    }
+    const auto grid = plan(device, problem, config);
+    if (!grid) {
+      return grid.error();
+    }
+    const auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    auto quantise = QuantiseKernel::prepare(**context, problem.k);
+    if (!quantise) {
+      return quantise.error();
+    }
+    CompileRequest request;
+    request.source = kSource;
+    request.defines = ada_defines(*tile, *grid, problem.out_dtype, resolve_accumulate(problem.accumulate));
+    request.kernel = "octile_ada_mma";
+    auto product = compile_and_load(**context, request, static_cast<unsigned>(shared_bytes(*tile, *grid)));
+    if (!product) {
+      return product.error();
+    }
+    LoadedKernel reduce;
+    if (tile->split_k > 1) {
+      request.kernel = "octile_ada_mma_reduce";
+      auto loaded = compile_and_load(**context, request);
+      if (!loaded) {
+        return loaded.error();
+      }
+      reduce = std::move(*loaded);
+    }
+    return std::unique_ptr<Kernel>(std::make_unique<AdaMmaKernel>(**context, problem, *tile, *grid, std::move(*quantise),
+                                                                  std::move(*product), std::move(reduce)));
+  }
+
+ private:
+  Expected<WarpGrid> plan(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const {
+    if (auto ok = available(device); !ok) {
+      return ok.error();
+    }
+    if (problem.k >= std::numeric_limits<std::int32_t>::max() - 1024) {
+      return make_error(ErrorCode::invalid_argument, "ada_mma: K = {}, want less than 2^31 - 1024", problem.k);
+    }
+    const auto tile = parse_ada_tile(config);
+    if (!tile) {
+      return tile.error();
+    }
+    return check_ada_tile(device, problem, *tile);
+  }
+};
+
+}  // namespace
+
+const KernelFamily& ada_mma_family() {
+  static const AdaMmaFamily family;
+  return family;
+}
+
+}  // namespace octile::cuda

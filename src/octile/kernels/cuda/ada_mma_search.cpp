@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search space of `ada_mma`, its cost model, and the tile that the model likes best.
+#include "octile/kernels/cuda/ada_mma_config.h"
+#include "octile/kernels/known_devices.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace octile::cuda {
+namespace {
+
+// What the model knows of an architecture. Rates as measured or published, a microsecond: only the order of predictions
+// matters.
+struct ArchRates {
+  double dram_bytes_per_sm;  // Of memory, an SM's share.
+  double l2_bytes_per_sm;
+  double fma_per_sm;           // Of mma.sync e4m3.
+  std::int64_t shared_per_sm;  // Bytes of shared memory.
+  double latency_us;           // From a request to its data under load.
+};
+
+ArchRates rates_of(const DeviceInfo& device) noexcept {
+  const int capability = compute_capability(device.arch);
+  if (capability >= 120) {
+    return {10.0e3, 40.0e3, 2.4e6, 100 << 10, 0.8};
+  }
+  if (capability >= 100) {
+    return {48.0e3, 70.0e3, 1.2e6, 228 << 10, 0.8};
+  }
+  if (capability >= 90) {
+    return {32.5e3, 60.0e3, 1.2e6, 228 << 10, 0.8};  // H200: 4.3 TB/s; the instruction is emulated on fp16's.
+  }
+  return {5.2e3, 30.0e3, 2.2e6, 100 << 10, 0.8};  // L40S: 864 GB/s at 85 %.
+}
+
+constexpr double kLaunchUs = 2.0;
+constexpr double kStepUs = 0.05;        // Of a K step beside its work: waiting, a barrier, addresses.
+constexpr std::size_t kMostTiles = 64;  // The space of one M: the model's best.
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
+
+}  // namespace
+
+double ada_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const AdaTile& tile) {
+  const auto grid = check_ada_tile(device, problem, tile);
+  if (!grid) {
+    return HUGE_VAL;
+  }
+  const ArchRates rates = rates_of(device);
+  const double sms = std::max(device.sm_count, 1);
+  const std::int64_t tiles_m = divide_up(m, tile.block_m);
+  const double blocks = static_cast<double>(tiles_m * divide_up(problem.n, tile.block_n) * tile.split_k);
+  const int threads = tile.warps * 32;
+  const int registers = std::min(255, estimated_registers(tile, *grid) + 24);
+  const double resident = std::max<double>(
+      1, static_cast<double>(std::min<std::int64_t>({rates.shared_per_sm / (shared_bytes(tile, *grid) + 1024),
+                                                     1536 / threads, 65536 / (registers * threads), 16})));
+  // The busiest SM: its blocks run `resident` at a time.
+  const double most_blocks = std::ceil(blocks / sms);
+  const double waves = std::ceil(most_blocks / resident);
+  const double together = std::min(most_blocks, resident);
+
+  const double k_block = static_cast<double>(divide_up(divide_up(problem.k, tile.block_k), tile.split_k)) * tile.block_k;
+  const double rows_read = static_cast<double>(std::min<std::int64_t>(m, tile.block_m));
+  const double block_bytes = k_block * (rows_read + tile.block_n);
+  // Memory: the weights once, shared by all SMs; at most what the requests in flight sustain.
+  const double in_flight = together * tile.buffers() * tile.block_k * (rows_read + tile.block_n);
+  const double l2_rate = std::min(rates.l2_bytes_per_sm, in_flight / rates.latency_us);
+  const double dram_rate = std::min(rates.dram_bytes_per_sm, in_flight / rates.latency_us);
+  const double weight_bytes = static_cast<double>(problem.n) * static_cast<double>(problem.k);
+  const double dram_us = std::max(weight_bytes / sms / rates.dram_bytes_per_sm,
+                                  most_blocks * k_block * tile.block_n / static_cast<double>(tiles_m) / dram_rate);
+  const double l2_us = most_blocks * block_bytes / l2_rate;
+  // Multiplications: whole fragments, fed from shared memory at 128 bytes a clock (about 220 KB a microsecond).
+  const double fma_us = most_blocks * k_block * tile.block_m * tile.block_n / rates.fma_per_sm;
+  const double p = tile.swap_ab ? tile.block_n : tile.block_m;
+  const double q = tile.swap_ab ? tile.block_m : tile.block_n;
+  const double shared_us = most_blocks * k_block * (grid->q * p + grid->p * q) / 220.0e3;
+  // Emulation unpacks every operand that a warp reads: about as dear as the reads.
+  const bool emulated = compute_capability(device.arch) >= 90 && compute_capability(device.arch) < 120;
+  const double steps_us = waves * k_block / tile.block_k * kStepUs * (tile.buffers() == 1 && together < 2 ? 8 : 1);
+  const double reduce_us =
+      tile.split_k > 1 ? 1.5 + static_cast<double>(partial_bytes(tile, m, problem.n)) * 2.0 / (sms * rates.l2_bytes_per_sm)
+                       : 0.0;
+  return kLaunchUs + std::max({dram_us, l2_us, fma_us, shared_us * (emulated ? 2.0 : 1.0)}) + steps_us + waves * 0.4 +
+         reduce_us;
+}
+
+std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
+  std::vector<std::pair<double, AdaTile>> candidates;
+  const auto fitting = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(m, 16, 256))));
+  for (int block_m : {8, 16, 32, 64, 128, 256}) {
+    // Tiles of more rows than M needs waste work, tiles of far fewer read the weights too often.
+    if (block_m > fitting || block_m * 4 < fitting || (block_m == 8 && m > 8)) {
+      continue;
+    }
+    for (const int block_n : {16, 32, 64, 128, 256}) {
+      for (const int block_k : {64, 128, 256, 512, 1024}) {
+        for (const int warps : {2, 4, 8}) {
+          for (const int stages : {2, 3, 4, 5, 6}) {  // 1 is the same ring of one buffer as 2.
+            for (const int split_k : {1, 2, 4}) {
+              AdaTile tile;
+              tile.block_m = block_m;
+              tile.block_n = block_n;
+              tile.block_k = block_k;
+              tile.warps = warps;
+              tile.stages = stages;
+              tile.split_k = split_k;
+              tile.swap_ab = block_m == 8;
+              if (split_k > 1 && divide_up(problem.k, block_k) < 2 * split_k) {
+                continue;
+              }
+              const double predicted = ada_predict_us(device, problem, m, tile);
+              if (predicted < HUGE_VAL) {
+                candidates.emplace_back(predicted, tile);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  std::ranges::stable_sort(candidates, {}, &std::pair<double, AdaTile>::first);
+  candidates.resize(std::min(candidates.size(), kMostTiles));
+  std::vector<AdaTile> result;
+  result.reserve(candidates.size());
+  std::ranges::transform(candidates, std::back_inserter(result), &std::pair<double, AdaTile>::second);
+  return result;
+}
+
+AdaTile ada_heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
+  const std::vector<AdaTile> tiles = ada_space(device, problem, m);
+  if (!tiles.empty()) {
+    return tiles.front();
+  }
+  AdaTile smallest;  // Legal wherever the family is.
+  smallest.block_m = 16;
+  smallest.block_n = 16;
+  smallest.block_k = 128;
+  smallest.warps = 1;
+  smallest.stages = 3;
+  return smallest;
+}
+
+}  // namespace octile::cuda
