@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA GPUs as a backend.
+#include "octile/kernels/cuda/cuda_backend.h"
+
+#include "octile/core/log.h"
+#include "octile/kernels/cuda/cublaslt.h"
+#include "octile/kernels/cuda/cublaslt_family.h"
+#include "octile/kernels/cuda/cuda_graph.h"
+#include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/nvrtc.h"
+#include "octile/kernels/cuda/stream_floor.h"
+#include "octile/quant/weight_source.h"
+
+#include <array>
+#include <utility>
+
+namespace octile::cuda {
+namespace {
+
+// The devices of driver(), asked for once.
+const Expected<std::vector<DeviceInfo>>& all_devices() {
+  static const auto* const devices = new Expected<std::vector<DeviceInfo>>([]() -> Expected<std::vector<DeviceInfo>> {
+    auto opened = driver();
+    if (!opened) {
+      return opened.error();
+    }
+    return list_devices(**opened);
+  }());
+  return *devices;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+
+  std::vector<DeviceInfo> devices() const override {
+    const auto& devices = all_devices();
+    return devices ? *devices : std::vector<DeviceInfo>{};
+  }
+
+  std::span<const KernelFamily* const> families() const noexcept override {
+    static const std::array<const KernelFamily*, 1> kFamilies = {&cublaslt_family()};
+    return kFamilies;
+  }
+
+  std::vector<VendorStatus> vendors(const DeviceInfo& device) const override {
+    VendorStatus lt{"cublaslt", cublaslt_family().version(), true, ""};
+    if (auto available = cublaslt_family().available(device); !available) {
+      lt.available = false;
+      lt.reason = available.error().message;
+    }
+    // No vendor of products, but without it nothing new can be compiled.
+    VendorStatus compiler{"nvrtc", "", false, ""};
+    if (auto api = nvrtc()) {
+      compiler.version = version_text((*api)->version);
+      compiler.available = true;
+    } else {
+      compiler.reason = api.error().message;
+    }
+    return {lt, compiler};
+  }
+
+  const KernelFamily* baseline(const DeviceInfo& device, const Problem& /*problem*/) const override {
+    return cublaslt_family().available(device) ? &cublaslt_family() : nullptr;
+  }
+
+  Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
+                                               const WeightSource& source) const override {
+    if (layout != kRowMajor) {
+      return make_error(ErrorCode::invalid_argument, "{} has no weight layout '{}': known is {}", device.id, layout,
+                        kRowMajor);
+    }
+    if (auto valid = check_weight_source(source); !valid) {
+      return valid.error();
+    }
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    auto weight = pack_row_major(**context, source);
+    if (!weight) {
+      return weight.error();
+    }
+    return std::shared_ptr<PackedWeight>(std::move(*weight));
+  }
+
+  Expected<std::unique_ptr<Kernel>> prepare_stream_floor(const DeviceInfo& device) const override {
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    return prepare_stream_floor_kernel(**context);
+  }
+
+  Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo& device, std::int64_t bytes) const override {
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    auto buffer = allocate_device(**context, bytes);
+    if (!buffer) {
+      return buffer.error();
+    }
+    return std::unique_ptr<DeviceBuffer>(std::move(*buffer));
+  }
+
+  Expected<void> upload(const DeviceInfo& device, void* destination, const void* source, std::int64_t bytes) const override {
+    auto context = device_context(device.index);
+    return context ? upload_bytes(**context, to_device_pointer(destination), source, bytes) : context.error();
+  }
+
+  Expected<void> download(const DeviceInfo& device, void* destination, const void* source,
+                          std::int64_t bytes) const override {
+    auto context = device_context(device.index);
+    return context ? download_bytes(**context, destination, to_device_pointer(source), bytes) : context.error();
+  }
+
+  Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
+                                                         std::vector<TimedCall> calls) const override {
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    return capture_sequence(**context, calls);
+  }
+};
+
+}  // namespace
+
+const Backend& cuda_backend() {
+  static const CudaBackend backend;
+  return backend;
+}
+
+std::string no_device_reason() {
+  const auto& devices = all_devices();
+  if (!devices) {
+    return devices.error().message;
+  }
+  return devices->empty() ? "the CUDA driver shows no device" : "";
+}
+
+}  // namespace octile::cuda

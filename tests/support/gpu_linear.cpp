@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// One linear run on a device through a family's kernel and compared with the double-precision reference.
+#include "support/gpu_linear.h"
+
+#include "octile/core/format.h"
+#include "octile/quant/quantize.h"
+#include "octile/quant/reference.h"
+#include "support/random.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace octile::test {
+namespace {
+
+constexpr unsigned char kPoison = 0xFF;     // NaN in bf16, fp16, fp32 and e4m3.
+constexpr std::int64_t kGuardBytes = 4096;  // Before and after y.
+
+bool fail(const Error& error) {
+  ADD_FAILURE() << error.message;
+  return false;
+}
+
+bool is_poison(const unsigned char* bytes, std::int64_t count) {
+  return std::all_of(bytes, bytes + count, [](unsigned char byte) { return byte == kPoison; });
+}
+
+}  // namespace
+
+std::string LinearCase::to_string() const {
+  return format("M={} N={} K={} out={} bias={} {} x_padding={} y_padding={} accumulate={}", m, n, k,
+                octile::to_string(out_dtype), bias, codes ? "codes" : octile::to_string(x_dtype), x_padding, y_padding,
+                octile::to_string(accumulate));
+}
+
+DeviceLinear::DeviceLinear(const Backend& backend, const DeviceInfo& device, const LinearCase& linear_case,
+                           std::string_view layout)
+    : backend_(backend), device_(device), case_(linear_case) {
+  const auto count = [](std::int64_t value) { return static_cast<std::size_t>(value); };
+  codes_w_ = random_codes(case_.n * case_.k);
+  scales_w_ = random_scales(case_.n);
+  if (case_.bias) {
+    bias_ = normals(case_.n);
+  }
+  const std::int64_t x_stride = case_.k + case_.x_padding;
+  const std::int64_t x_element = case_.codes ? 1 : size_of(case_.x_dtype);
+  std::vector<unsigned char> x(count(std::max<std::int64_t>(case_.m * x_stride * x_element, 1)), kPoison);
+  codes_x_.resize(count(case_.m * case_.k));
+  scales_x_.resize(count(case_.m));
+  if (case_.codes) {
+    codes_x_ = random_codes(case_.m * case_.k);
+    scales_x_ = random_scales(case_.m);
+  }
+  const auto raw =
+      case_.codes ? std::vector<unsigned char>() : as_bytes(normals_with_outliers(case_.m * case_.k), case_.x_dtype);
+  for (std::int64_t row = 0; row < case_.m; ++row) {
+    unsigned char* to = x.data() + row * x_stride * x_element;
+    if (case_.codes) {
+      std::copy_n(codes_x_.begin() + row * case_.k, case_.k, to);
+    } else {
+      std::copy_n(raw.begin() + row * case_.k * x_element, case_.k * x_element, to);
+      scales_x_[count(row)] = quantize_row(to, case_.x_dtype, case_.k, codes_x_.data() + row * case_.k, QuantizeOptions{});
+    }
+  }
+
+  WeightSource source;
+  source.n = case_.n;
+  source.k = case_.k;
+  source.codes = codes_w_.data();
+  source.scales = scales_w_.data();
+  source.scale_dtype = DType::fp32;
+  source.scale_count = case_.n;
+  auto packed = backend_.pack(device_, layout, source);
+  if (!packed) {
+    fail(packed.error());
+    return;
+  }
+  weight_ = std::move(*packed);
+
+  const auto place = [&](std::unique_ptr<DeviceBuffer>& buffer, const void* data, std::int64_t bytes) {
+    auto allocated = backend_.allocate(device_, std::max<std::int64_t>(bytes, 1));
+    if (!allocated) {
+      return fail(allocated.error());
+    }
+    buffer = std::move(*allocated);
+    if (data == nullptr || bytes == 0) {
+      return true;
+    }
+    const auto uploaded = backend_.upload(device_, buffer->data(), data, bytes);
+    return uploaded ? true : fail(uploaded.error());
+  };
+  const auto float_bytes = [](const std::vector<float>& values) {
+    return static_cast<std::int64_t>(values.size() * sizeof(float));
+  };
+  host_y_.assign(count(2 * kGuardBytes + case_.m * y_stride() * size_of(case_.out_dtype)), kPoison);
+  ready_ = place(x_, x.data(), static_cast<std::int64_t>(x.size())) &&
+           place(x_scales_, scales_x_.data(), float_bytes(scales_x_)) &&
+           place(bias_buffer_, bias_.data(), float_bytes(bias_)) &&
+           place(y_, nullptr, static_cast<std::int64_t>(host_y_.size()));
+}
+
+Problem DeviceLinear::problem() const {
+  Problem problem;
+  problem.n = case_.n;
+  problem.k = case_.k;
+  problem.out_dtype = case_.out_dtype;
+  problem.bias = case_.bias;
+  problem.accumulate = case_.accumulate;
+  return problem;
+}
+
+LaunchArgs DeviceLinear::arguments(void* stream) const {
+  LaunchArgs args;
+  args.activation.x = {x_->data(), case_.codes ? DType::e4m3 : case_.x_dtype, case_.m, case_.k, case_.k + case_.x_padding,
+                       1};
+  args.activation.scales = case_.codes ? static_cast<const float*>(x_scales_->data()) : nullptr;
+  args.y = {static_cast<unsigned char*>(y_->data()) + kGuardBytes, case_.out_dtype, case_.m, case_.n, y_stride(), 1};
+  args.bias = case_.bias ? static_cast<const float*>(bias_buffer_->data()) : nullptr;
+  args.workspace = workspace_ == nullptr ? nullptr : workspace_->data();
+  args.workspace_bytes = workspace_ == nullptr ? 0 : workspace_->bytes();
+  args.stream = stream;
+  return args;
+}
+
+bool DeviceLinear::run(const Kernel& kernel) {
+  const std::int64_t workspace_bytes = kernel.workspace_bytes(case_.m);
+  if (workspace_ == nullptr || workspace_->bytes() < workspace_bytes) {
+    auto allocated = backend_.allocate(device_, workspace_bytes);
+    if (!allocated) {
+      return fail(allocated.error());
+    }
+    workspace_ = std::move(*allocated);
+  }
+  const std::vector<unsigned char> poison(static_cast<std::size_t>(std::max(workspace_->bytes(), y_->bytes())), kPoison);
+  if (auto done = backend_.upload(device_, workspace_->data(), poison.data(), workspace_->bytes()); !done) {
+    return fail(done.error());
+  }
+  if (auto done = backend_.upload(device_, y_->data(), poison.data(), static_cast<std::int64_t>(host_y_.size())); !done) {
+    return fail(done.error());
+  }
+  if (auto done = kernel.run(*weight_, arguments()); !done) {
+    return fail(done.error());
+  }
+  if (auto done = backend_.download(device_, host_y_.data(), y_->data(), static_cast<std::int64_t>(host_y_.size())); !done) {
+    return fail(done.error());
+  }
+  return true;
+}
+
+std::string DeviceLinear::verdict() const {
+  const unsigned char* y = host_y_.data() + kGuardBytes;
+  const std::int64_t element = size_of(case_.out_dtype);
+  const std::int64_t y_bytes = case_.m * y_stride() * element;
+  if (!is_poison(host_y_.data(), kGuardBytes) || !is_poison(y + y_bytes, kGuardBytes)) {
+    return "bytes before or after y were written";
+  }
+  for (std::int64_t row = 0; row < case_.m; ++row) {
+    if (!is_poison(y + (row * y_stride() + case_.n) * element, case_.y_padding * element)) {
+      return format("the padding of row {} of y was written", row);
+    }
+  }
+  ReferenceInputs inputs;
+  inputs.m = case_.m;
+  inputs.n = case_.n;
+  inputs.k = case_.k;
+  inputs.codes_x = codes_x_.data();
+  inputs.scales_x = scales_x_.data();
+  inputs.codes_w = codes_w_.data();
+  inputs.scales_w = scales_w_.data();
+  inputs.bias = case_.bias ? bias_.data() : nullptr;
+  const ErrorReport report =
+      compare_with_reference(y, case_.out_dtype, y_stride(), reference_linear(inputs), case_.m, case_.n);
+  const double tolerance = error_tolerance(case_.out_dtype, case_.k, case_.accumulate);
+  if (report.nan_mismatch || !(report.relative_frobenius <= tolerance)) {
+    return format("{}; tolerance {}", report.to_string(), tolerance);
+  }
+  return {};
+}
+
+}  // namespace octile::test
