@@ -17,6 +17,10 @@ Expected<void> resolve_all(const SharedLibrary& library, CublasLt& table) {
   return {};
 }
 
+// cuBLASLt finds no row-wise algorithm for a descriptor without scale pointers, though it reads nothing through them then.
+// The address stands for a buffer that is 256-byte aligned, as ours are.
+constexpr std::uintptr_t kSomeAlignedAddress = 256;
+
 template <class Value>
 cublasStatus_t set(const CublasLt& api, ProductDescriptors& descriptors, cublasLtMatmulDescAttributes_t attribute,
                    const Value& value) noexcept {
@@ -94,6 +98,7 @@ Expected<LtDevice> lt_device(const DeviceContext& context) {
 }
 
 cublasStatus_t describe_product(const CublasLt& api, const Product& product, ProductDescriptors& out) noexcept {
+  void* const scales = to_pointer(kSomeAlignedAddress);
   const std::int32_t mode =
       product.outer_scales ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   const std::int8_t fast = product.fast ? 1 : 0;
@@ -112,6 +117,8 @@ cublasStatus_t describe_product(const CublasLt& api, const Product& product, Pro
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_TRANSB, plain); });
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode); });
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode); });
+  then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales); });
+  then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales); });
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast); });
   then([&] { return api.layout_init(&out.a, sizeof(out.a), CUDA_R_8F_E4M3, depth, rows, product.k); });
   then([&] { return api.layout_init(&out.b, sizeof(out.b), CUDA_R_8F_E4M3, depth, cols, product.x_stride); });

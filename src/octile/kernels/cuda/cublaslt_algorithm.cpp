@@ -226,11 +226,11 @@ std::vector<TileConfig> search_algorithms(const LtDevice& device, const Product&
   };
   Product scalar = product;
   scalar.outer_scales = false;
-  std::set<std::int64_t> ids;
+  std::set<std::pair<std::int64_t, std::int64_t>> ids;  // Algorithm and stages: an algorithm accepts only its own.
   for (const Product& asked : {product, scalar}) {
     for (const auto& choice : heuristic_algorithms(device, asked, kHeuristicChoices)) {
       TileConfig config = config_of(api, choice.algo);
-      ids.insert(config.get(kAlgoId, 0));
+      ids.emplace(config.get(kAlgoId, 0), config.get(kStagesId, 0));
       if (check_algorithm(device, product, choice.algo)) {
         add(config);
       }
@@ -242,9 +242,10 @@ std::vector<TileConfig> search_algorithms(const LtDevice& device, const Product&
     TileConfig config;
   };
   std::vector<Candidate> candidates;
-  for (const std::int64_t id : ids) {
+  for (const auto& [id, stages] : ids) {
     TileConfig config;
     config.set(kAlgoId, id);
+    config.set(kStagesId, stages);
     auto algorithm = make_algorithm(device, product, config);
     if (!algorithm) {
       continue;
