@@ -2,7 +2,8 @@
 // NVIDIA GPUs as a backend.
 #include "octile/kernels/cuda/cuda_backend.h"
 
-#include "octile/core/log.h"
+#include "octile/core/format.h"
+#include "octile/kernels/cuda/ada_mma_family.h"
 #include "octile/kernels/cuda/cublaslt.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/cuda_graph.h"
@@ -39,7 +40,7 @@ class CudaBackend final : public Backend {
   }
 
   std::span<const KernelFamily* const> families() const noexcept override {
-    static const std::array<const KernelFamily*, 1> kFamilies = {&cublaslt_family()};
+    static const std::array<const KernelFamily*, 2> kFamilies = {&ada_mma_family(), &cublaslt_family()};
     return kFamilies;
   }
 
