@@ -368,8 +368,9 @@ std::optional<Finding> file_fault(const Json& document, const Duplicates& duplic
   const Json* const number = member(document, "octile_table");
   if (number == nullptr || !integer_of(*number)) {
     return Finding{file, "", "unknown_format",
-                   number == nullptr ? std::string("octile_table, the format's number, is missing")
-                                     : format("octile_table, the format's number, is {}", describe_json(*number))};
+                   number == nullptr
+                       ? std::string("the format number, octile_table, is missing")
+                       : format("the format number, octile_table, must be an integer, it is {}", describe_json(*number))};
   }
   if (*integer_of(*number) != kTableFormat) {
     return Finding{
