@@ -75,6 +75,14 @@ TEST_F(WeightSourceCheck, RefusesEmptyShapesAndShortRows) {
   EXPECT_TRUE(check_weight_source(s));
 }
 
+TEST_F(WeightSourceCheck, RefusesShapesBeyondTheAddressSpace) {
+  WeightSource s = source();
+  s.scale_count = 1;
+  s.n = std::int64_t{1} << 40;
+  s.k = std::int64_t{1} << 40;
+  expect_refused(s, "want at most");
+}
+
 TEST_F(WeightSourceCheck, RefusesOtherDtypesByName) {
   WeightSource s = source();
   s.code_dtype = DType::e4m3fnuz;

@@ -14,19 +14,6 @@
 namespace octile {
 namespace {
 
-// Largest magnitude of a row, or NaN where one element is not finite.
-float row_amax(const void* x, DType dtype, std::int64_t k) noexcept {
-  float amax = 0.0F;
-  for (std::int64_t i = 0; i < k; ++i) {
-    const float magnitude = std::fabs(load_as_float(x, dtype, i));
-    if (!std::isfinite(magnitude)) {
-      return std::numeric_limits<float>::quiet_NaN();
-    }
-    amax = std::max(amax, magnitude);
-  }
-  return amax;
-}
-
 float poison_row(std::int64_t k, std::uint8_t* codes) noexcept {
   std::fill_n(codes, k, kE4m3NaN);
   return std::numeric_limits<float>::quiet_NaN();
@@ -50,6 +37,18 @@ Expected<void> check_strides(const char* what, DType dtype, std::int64_t rows, s
 }
 
 }  // namespace
+
+float row_amax(const void* x, DType dtype, std::int64_t k) noexcept {
+  float amax = 0.0F;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float magnitude = std::fabs(load_as_float(x, dtype, i));
+    if (!std::isfinite(magnitude)) {
+      return std::numeric_limits<float>::quiet_NaN();
+    }
+    amax = std::max(amax, magnitude);
+  }
+  return amax;
+}
 
 float scale_of_amax(float amax, const QuantizeOptions& options) noexcept {
   return std::min(std::max(amax, options.floor), options.upper_bound) / kE4m3Max;

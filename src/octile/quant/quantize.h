@@ -8,6 +8,8 @@
 
 namespace octile {
 
+// Largest magnitude of `k` elements, or NaN where one of them is not finite.
+float row_amax(const void* x, DType dtype, std::int64_t k) noexcept;
 // Scale of a row with largest magnitude `amax` (finite): min(max(amax, floor), upper_bound) / 448.
 float scale_of_amax(float amax, const QuantizeOptions& options) noexcept;
 

@@ -11,6 +11,8 @@
 namespace octile {
 namespace {
 
+constexpr std::int64_t kLargestCodes = std::int64_t{1} << 46;
+
 // +0 and -0 alike.
 bool all_codes_zero(const WeightSource& source, std::int64_t n) {
   const auto* row = static_cast<const std::uint8_t*>(source.codes) + n * weight_row_stride(source);
@@ -50,6 +52,11 @@ Expected<void> check_weight_source(const WeightSource& source) {
   if (weight_row_stride(source) < source.k) {
     return make_error(ErrorCode::invalid_argument, "weight [{}, {}]: want row stride >= {} (or 0 for it), got {}", source.n,
                       source.k, source.k, source.row_stride);
+  }
+  // More codes than any address space holds: later products of shapes may then be taken for granted.
+  if (source.n > kLargestCodes / weight_row_stride(source)) {
+    return make_error(ErrorCode::invalid_argument, "weight [{}, {}] with row stride {}: want at most {} codes", source.n,
+                      source.k, weight_row_stride(source), kLargestCodes);
   }
   if (source.codes == nullptr || source.scales == nullptr) {
     return make_error(ErrorCode::invalid_argument, "weight [{}, {}]: want codes and scales, got a null pointer for the {}",

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisation of activations by the engine's operations, in chunks that stay in L1, and their interleaving into tiles.
+#include "octile/kernels/cpu/activations.h"
+
+#include "octile/core/float_formats.h"
+#include "octile/quant/quantize.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace octile::cpu {
+namespace {
+
+constexpr std::int64_t kChunk = 512;  // Elements at a time: 2 KiB of fp32.
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// Places in a tile for consecutive k pairs of one row.
+struct RowWriter {
+  const Engine* engine;
+  std::uint8_t* tile;
+  std::int64_t row;
+  std::int64_t rows;
+
+  // values[0, 2 * pairs) are those of k pairs [pair_begin, pair_begin + pairs).
+  void write(const float* values, std::int64_t pair_begin, std::int64_t pairs) const noexcept {
+    if (engine->value_bytes == 2) {
+      auto* out = reinterpret_cast<std::uint32_t*>(tile) + pair_begin * rows + row;
+      for (std::int64_t i = 0; i < pairs; ++i) {
+        // Grid values have 4 significant bits: the upper half of fp32 is the exact bf16.
+        const auto even = std::bit_cast<std::uint32_t>(values[2 * i]);
+        const auto odd = std::bit_cast<std::uint32_t>(values[2 * i + 1]);
+        out[i * rows] = (even >> 16U) | (odd & 0xFFFF0000U);
+      }
+      return;
+    }
+    auto* out = reinterpret_cast<float*>(tile) + (pair_begin * rows + row) * 2;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      out[2 * i * rows] = values[2 * i] * engine->activation_factor;
+      out[2 * i * rows + 1] = values[2 * i + 1] * engine->activation_factor;
+    }
+  }
+};
+
+// e4m3 codes to values; zero where the whole row is NaN.
+void codes_to_values(const std::uint8_t* codes, std::int64_t count, float* values) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] = e4m3_to_float(codes[i]);
+  }
+}
+
+bool has_nan_code(const std::uint8_t* codes, std::int64_t count) noexcept {
+  return std::any_of(codes, codes + count, [](std::uint8_t code) { return (code & kE4m3NaN) == kE4m3NaN; });
+}
+
+// The row's scale; NaN for a row that is not finite.
+float scale_of_row(const Engine& engine, const Activation& activation, const void* row, std::int64_t index) noexcept {
+  const ConstMatrixView& x = activation.x;
+  if (activation.scales != nullptr) {
+    return has_nan_code(static_cast<const std::uint8_t*>(row), x.cols) ? kNaN : activation.scales[index];
+  }
+  const float amax = engine.quantize->row_amax(row, x.dtype, x.cols);
+  if (std::isnan(amax)) {
+    return kNaN;
+  }
+  return activation.static_scale > 0.0F ? activation.static_scale : scale_of_amax(amax, activation.quantize);
+}
+
+}  // namespace
+
+void prepare_activations(const GemmPlan& plan, const Activation& activation, std::int64_t row_begin, std::int64_t row_end,
+                         std::uint8_t* tiles, float* scales_x) noexcept {
+  const ConstMatrixView& x = activation.x;
+  const Engine& engine = *plan.engine;
+  const bool is_static = activation.static_scale > 0.0F;
+  const Division division = is_static ? Division::exact : activation.quantize.division;
+  std::array<float, kChunk> values;
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    const auto* source = static_cast<const std::uint8_t*>(x.data) + row * x.row_stride * size_of(x.dtype);
+    const float scale = scale_of_row(engine, activation, source, row);
+    scales_x[row] = scale;
+    const GemmPlan::RowPlace place = plan.place_of_row(row);
+    const RowWriter writer = {&engine, tiles + place.tile_offset_bytes, place.row_in_tile, place.tile_rows};
+    for (std::int64_t k0 = 0; k0 < plan.padded_k; k0 += kChunk) {
+      const std::int64_t padded = std::min(kChunk, plan.padded_k - k0);
+      const std::int64_t count = std::isnan(scale) ? 0 : std::clamp<std::int64_t>(x.cols - k0, 0, padded);
+      if (activation.scales != nullptr) {
+        codes_to_values(source + k0, count, values.data());
+      } else if (count > 0) {
+        engine.quantize->round_to_grid(source, x.dtype, k0, count, scale, division, values.data());
+      }
+      std::fill_n(values.begin() + count, padded - count, 0.0F);
+      writer.write(values.data(), k0 / 2, padded / 2);
+    }
+  }
+}
+
+}  // namespace octile::cpu

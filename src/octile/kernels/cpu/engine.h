@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// An engine: the inner loops of one instruction set behind plain function pointers. gemm.cpp cuts the work, engines do it.
+//
+// A tile is `rows` activations times `panels` blocks of 16 columns over a range of K. Each output element has one chain of
+// additions (two in the fp32 engines: even and odd k, added at the end) in ascending k, whatever the tile, the split of K
+// into passes or the thread; so a row's bits depend on nothing but the row and the weight.
+#pragma once
+
+#include <octile/types.hpp>
+
+#include "octile/kernels/cpu/packed_weight.h"
+
+#include <cstdint>
+
+namespace octile::cpu {
+
+inline constexpr int kMaxPanels = static_cast<int>(kGroupPanels);
+
+// Where a tile's results go. Pointers are those of the tile's first row and column.
+struct OutputTile {
+  void* y = nullptr;
+  std::int64_t y_row_stride = 0;  // Elements.
+  DType dtype = DType::bf16;
+  const float* scales_w = nullptr;  // [panels * 16]: padded by the weight.
+  const float* scales_x = nullptr;  // [rows]
+  const float* bias = nullptr;      // [columns], or nullptr.
+  std::int64_t columns = 0;         // Valid ones, 1 <= columns <= panels * 16.
+};
+
+struct TileArgs {
+  // Activations of the row block: [k pair][row] pairs of values.
+  const std::uint8_t* activations = nullptr;
+  // Weights of the panels. Fused: packed codes, a step of 4 k every `step_bytes`. Else: decoded, [k pair][panel][16 n][2 k].
+  const std::uint8_t* weights = nullptr;
+  std::int64_t step_bytes = 0;
+  std::int64_t steps = 0;  // Of 4 k.
+  // Fused: the codes this many bytes ahead are prefetched. Else: every step prefetches the line at `prefetch` and moves on
+  // by `prefetch_bytes`.
+  const std::uint8_t* prefetch = nullptr;
+  std::int64_t prefetch_bytes = 0;
+  // Partial sums between passes over K, in the engine's own order: [row][panel][accumulator floats]. The first pass does not
+  // load them; the last one writes the output instead.
+  float* partial = nullptr;
+  std::int64_t partial_row_floats = 0;
+  bool first_pass = true;
+  bool last_pass = true;
+  OutputTile output;
+};
+
+using TileFunction = void (*)(const TileArgs& args);
+
+// Decodes `steps` steps of `panels` blocks into [k pair][panel][16 n][2 k], prefetching `prefetch_bytes` ahead.
+using DecodeFunction = void (*)(const std::uint8_t* codes, std::int64_t step_bytes, int panels, std::int64_t steps,
+                                std::int64_t prefetch_bytes, std::uint8_t* decoded);
+
+// Rows of activations to e4m3 values. Each engine uses the fastest that its instruction set has.
+struct QuantizeOps {
+  // Largest magnitude of bf16, fp16 or fp32 elements, or NaN where one of them is not finite.
+  float (*row_amax)(const void* x, DType dtype, std::int64_t count) noexcept;
+  // values[i] = x[offset + i] / scale (or * reciprocal), rounded to the e4m3 grid as float_to_e4m3_saturate does.
+  void (*round_to_grid)(const void* x, DType dtype, std::int64_t offset, std::int64_t count, float scale, Division division,
+                        float* values) noexcept;
+};
+
+struct Engine {
+  const char* name;
+  const QuantizeOps* quantize;
+  int max_rows[kMaxPanels];     // Rows of a tile by panels - 1; 0: no such tile.
+  std::int64_t value_bytes;     // Of an activation or a decoded weight: 2 (bf16) or 4 (fp32).
+  std::int64_t partial_floats;  // Of one row and panel: 16, or 32 where even and odd k are summed apart.
+  float activation_factor;      // Power of 2 on activations that makes up for one in the decoded weights.
+  DecodeFunction decode;
+  // Precondition: 1 <= rows <= max_rows[panels - 1].
+  TileFunction (*tile)(bool fused, int panels, int rows) noexcept;
+};
+
+// nullptr where this build is for another architecture.
+const Engine* reference_engine() noexcept;
+const Engine* avx2_engine() noexcept;
+const Engine* avx512_fma_engine() noexcept;
+const Engine* avx512_dot_engine() noexcept;
+
+}  // namespace octile::cpu

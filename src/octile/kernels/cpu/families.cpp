@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three families: one class, since they differ in their engines and in what the device must have.
+#include "octile/kernels/cpu/families.h"
+
+#include "octile/core/format.h"
+#include "octile/kernels/cpu/cpu_features.h"
+#include "octile/kernels/cpu/gemm.h"
+#include "octile/kernels/cpu/gemm_config.h"
+#include "octile/kernels/cpu/gemm_tuning.h"
+
+#include <algorithm>
+
+namespace octile::cpu {
+namespace {
+
+struct FamilyTraits {
+  const char* name;
+  const char* source_hash;
+  Isa needs;
+  const char* needs_text;
+  const Engine* (*engine)() noexcept;
+  const Engine* (*dot_engine)() noexcept;  // nullptr: the family has none.
+};
+
+constexpr FamilyTraits kReference = {
+    "reference", OCTILE_HASH_REFERENCE, Isa::generic, "nothing beyond plain C++", reference_engine, nullptr};
+constexpr FamilyTraits kAvx2 = {"avx2", OCTILE_HASH_AVX2, Isa::avx2, "AVX2, FMA and F16C", avx2_engine, nullptr};
+constexpr FamilyTraits kAvx512 = {"avx512",          OCTILE_HASH_AVX512, Isa::avx512, "AVX-512 F, BW, VL and DQ",
+                                  avx512_fma_engine, avx512_dot_engine};
+
+bool has_dot(Isa isa) noexcept { return isa >= Isa::avx512bf16; }
+
+class GemmFamily final : public KernelFamily {
+ public:
+  explicit GemmFamily(const FamilyTraits& traits) noexcept : traits_(traits) {}
+
+  std::string_view name() const noexcept override { return traits_.name; }
+  std::string source_hash() const override { return traits_.source_hash; }
+  std::string_view layout() const noexcept override { return kCpuPackedLayout; }
+
+  Expected<void> available(const DeviceInfo& device) const override {
+    if (device.kind != DeviceKind::cpu) {
+      return make_error(ErrorCode::unavailable, "{} runs on a CPU, {} is none", traits_.name, device.id);
+    }
+    if (traits_.engine() == nullptr) {
+      return make_error(ErrorCode::unavailable, "{} is for x86-64, this build is not", traits_.name);
+    }
+    const Expected<Isa> isa = parse_isa(device.arch);
+    if (!isa) {
+      return isa.error();
+    }
+    if (*isa < traits_.needs) {
+      return make_error(ErrorCode::unavailable, "{} needs {}; this CPU may use '{}'", traits_.name, traits_.needs_text,
+                        device.arch);
+    }
+    return {};
+  }
+
+  Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const override {
+    if (auto ok = available(device); !ok) {
+      return ok;
+    }
+    const Expected<GemmConfig> parsed = parse_gemm_config(config, traits_.dot_engine != nullptr);
+    if (!parsed) {
+      return parsed.error();
+    }
+    return check_parsed(isa_of(device), problem, *parsed);
+  }
+
+  std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
+    std::vector<TileConfig> result;
+    if (!available(device)) {
+      return result;
+    }
+    for (const bool dot : {true, false}) {
+      const Engine* engine = engine_for(dot);
+      if (engine == nullptr) {
+        continue;
+      }
+      for (GemmConfig config : candidate_configs(*engine, machine_of(device), problem, m)) {
+        config.dot = dot;
+        TileConfig candidate = to_tile_config(config, traits_.dot_engine != nullptr);
+        const bool is_new = std::ranges::find(result, candidate) == result.end();
+        if (is_new && check_parsed(isa_of(device), problem, config)) {
+          result.push_back(std::move(candidate));
+        }
+      }
+    }
+    return result;
+  }
+
+  TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
+    const Machine machine = machine_of(device);
+    const bool dot =
+        traits_.dot_engine != nullptr && has_dot(isa_of(device)) && (problem.batch_invariant || prefers_dot(machine, m));
+    GemmConfig config = heuristic_config(*engine_for(dot), machine, problem, m);
+    config.dot = dot;
+    return to_tile_config(config, traits_.dot_engine != nullptr);
+  }
+
+  double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,
+                    const TileConfig& config) const override {
+    const Expected<GemmConfig> parsed = parse_gemm_config(config, traits_.dot_engine != nullptr);
+    const Engine* engine = parsed ? engine_for(parsed->dot) : nullptr;
+    return engine == nullptr ? kUnpredictableUs : predict_gemm_us(*engine, machine_of(device), problem, m, *parsed);
+  }
+
+  Expected<std::unique_ptr<Kernel>> prepare(const DeviceInfo& device, const Problem& problem, const TileConfig& config,
+                                            std::int64_t /*max_m*/) const override {
+    if (auto ok = check(device, problem, config); !ok) {
+      return ok.error();
+    }
+    // The device may be described by a file; what runs here is limited by the CPU at hand.
+    const Expected<Isa> usable = usable_isa();
+    if (!usable) {
+      return usable.error();
+    }
+    const GemmConfig parsed = *parse_gemm_config(config, traits_.dot_engine != nullptr);
+    const Isa needed = parsed.dot ? Isa::avx512bf16 : traits_.needs;
+    if (*usable < needed) {
+      return make_error(ErrorCode::unavailable, "{} needs {}; the CPU at hand may use '{}'", traits_.name, isa_name(needed),
+                        isa_name(*usable));
+    }
+    return make_gemm_kernel(*engine_for(parsed.dot), parsed, problem, std::max(1, device.sm_count));
+  }
+
+ private:
+  const Engine* engine_for(bool dot) const noexcept {
+    return !dot ? traits_.engine() : traits_.dot_engine == nullptr ? nullptr : traits_.dot_engine();
+  }
+
+  static Isa isa_of(const DeviceInfo& device) noexcept {
+    const Expected<Isa> isa = parse_isa(device.arch);
+    return isa ? *isa : Isa::generic;
+  }
+
+  Expected<void> check_parsed(Isa isa, const Problem& problem, const GemmConfig& config) const {
+    if (config.dot && !has_dot(isa)) {
+      return make_error(ErrorCode::invalid_argument, "DOT: want 0 on '{}' (1 needs AVX-512 BF16 and VBMI), got 1",
+                        isa_name(isa));
+    }
+    if (problem.numerics == Numerics::baseline) {
+      return make_error(ErrorCode::invalid_argument,
+                        "{}: numerics=baseline is not to be had on a CPU, whose vendor keeps its own order of additions",
+                        traits_.name);
+    }
+    // All fp32 engines add in the same order and give the same bits; VDPBF16PS adds otherwise. One order serves all M, and
+    // where VDPBF16PS exists it is that one.
+    if (problem.batch_invariant && has_dot(isa) && !config.dot) {
+      return make_error(
+          ErrorCode::invalid_argument,
+          "{}: with batch_invariant, want the avx512 family with DOT = 1 on '{}', got another order of additions",
+          traits_.name, isa_name(isa));
+    }
+    return check_for_engine(config, *engine_for(config.dot), problem.n, problem.k);
+  }
+
+  FamilyTraits traits_;
+};
+
+}  // namespace
+
+const KernelFamily& reference_family() {
+  static const GemmFamily family(kReference);
+  return family;
+}
+const KernelFamily& avx2_family() {
+  static const GemmFamily family(kAvx2);
+  return family;
+}
+const KernelFamily& avx512_family() {
+  static const GemmFamily family(kAvx512);
+  return family;
+}
+
+}  // namespace octile::cpu
