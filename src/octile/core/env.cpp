@@ -35,6 +35,8 @@ constexpr std::array kVariables = {
              "Directory of the cache of compiled kernels; by default $XDG_CACHE_HOME/octile or ~/.cache/octile.", ""},
     Variable{"OCTILE_CUBIN_PATH", Type::text, "", "CUDA",
              "Directory of exported kernels, looked up before the cache: for machines without NVRTC.", ""},
+    Variable{"OCTILE_ONEDNN_PATH", Type::text, "", "CPU",
+             "The oneDNN component, liboctile_onednn.so, or the folder that holds it; no other place is searched then.", ""},
     Variable{"OCTILE_LOG_LEVEL", Type::choice, "info", "Logging", "Least severe message that is written to stderr.", "", 0,
              0, "debug|info|warning|error|off"},
 };

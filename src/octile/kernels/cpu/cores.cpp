@@ -10,9 +10,9 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace octile::cpu {
 namespace {
@@ -232,25 +232,32 @@ int cores_within(int affinity, std::optional<double> quota) {
   return std::max(static_cast<int>(std::floor(*quota)), 1);
 }
 
-int affinity_cores() {
+std::vector<int> affinity_cpus() {
+  std::vector<int> cpus;
   // The mask must be as large as the kernel's, which is not known: it grows until the kernel takes it.
-  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
-    cpu_set_t* mask = CPU_ALLOC(cpus);
+  for (int count = 1024; cpus.empty() && count <= 1 << 20; count *= 2) {
+    cpu_set_t* mask = CPU_ALLOC(count);
     if (mask == nullptr) {
       break;
     }
-    const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
+    const std::size_t bytes = CPU_ALLOC_SIZE(count);
     CPU_ZERO_S(bytes, mask);
-    const bool read = sched_getaffinity(0, bytes, mask) == 0;
-    const int count = read ? CPU_COUNT_S(bytes, mask) : 0;
-    CPU_FREE(mask);
-    if (read) {
-      return std::max(count, 1);
+    if (sched_getaffinity(0, bytes, mask) == 0) {
+      for (int cpu = 0; cpu < count; ++cpu) {
+        if (CPU_ISSET_S(cpu, bytes, mask)) {
+          cpus.push_back(cpu);
+        }
+      }
     }
+    CPU_FREE(mask);
   }
-  return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+  if (cpus.empty()) {  // Only where the kernel refuses to say.
+    cpus.resize(static_cast<std::size_t>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L)));
+    std::iota(cpus.begin(), cpus.end(), 0);
+  }
+  return cpus;
 }
 
-int usable_cores() { return cores_within(affinity_cores(), cgroup_cpu_quota(read_small_file)); }
+int usable_cores() { return cores_within(static_cast<int>(affinity_cpus().size()), cgroup_cpu_quota(read_small_file)); }
 
 }  // namespace octile::cpu

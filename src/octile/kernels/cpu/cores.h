@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace octile::cpu {
 
@@ -25,8 +26,8 @@ std::int64_t usable_memory_bytes(const FileReader& read);
 // both stand still for a quarter of every period (100 ms by default), and each call waits for the slowest thread.
 int cores_within(int affinity, std::optional<double> quota);
 
-// Cores in the affinity mask of the calling thread, at least 1.
-int affinity_cores();
+// Cores in the affinity mask of the calling thread, ascending; at least one.
+std::vector<int> affinity_cpus();
 // The cores this process may use: affinity mask and cgroup v1/v2 quota, at least 1.
 int usable_cores();
 

@@ -6,11 +6,11 @@
 
 #include "octile/core/env.h"
 #include "octile/core/log.h"
+#include "octile/kernels/cpu/futex_turn.h"
 
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <system_error>
 #include <thread>
@@ -18,11 +18,6 @@
 
 namespace octile::cpu {
 namespace {
-
-// How long an idle thread watches for work before it sleeps. Waking a sleeper costs 5 to 60 us (the most in virtual
-// machines), the gap between two kernels of one layer about 1 us. A longer watch would take the core from other libraries'
-// threads.
-constexpr std::chrono::microseconds kWatch{50};
 
 // Raised in a forked child: workers are not inherited, so every pool made before the fork must get new ones.
 std::atomic<std::uint32_t> fork_generation{0};
@@ -38,29 +33,6 @@ void register_fork_handler() {
 
 // Set while the thread works on a part of any pool: a nested run() must not wait for the pool that it is part of.
 thread_local bool working = false;
-
-void pause_briefly() {
-  for (int i = 0; i < 16; ++i) {
-    __builtin_ia32_pause();
-  }
-}
-
-// Returns when `word` no longer holds `old`, with the new value.
-std::uint32_t wait_until_changed(const std::atomic<std::uint32_t>& word, std::uint32_t old, bool watch) {
-  std::uint32_t now = word.load(std::memory_order_acquire);
-  if (watch && now == old) {
-    const auto deadline = std::chrono::steady_clock::now() + kWatch;
-    do {
-      pause_briefly();
-      now = word.load(std::memory_order_acquire);
-    } while (now == old && std::chrono::steady_clock::now() < deadline);
-  }
-  while (now == old) {
-    word.wait(old, std::memory_order_acquire);
-    now = word.load(std::memory_order_acquire);
-  }
-  return now;
-}
 
 void run_inline(int parts, PartFunction work) noexcept {
   for (int part = 0; part < parts; ++part) {
@@ -119,19 +91,6 @@ struct ThreadPool::Impl {
     working = false;
   }
 
-  // Waits until every caller that came earlier is done; returns the number to pass to end_turn().
-  std::uint32_t begin_turn() {
-    const std::uint32_t mine = next_turn.fetch_add(1, std::memory_order_relaxed);
-    for (std::uint32_t now = serving.load(std::memory_order_acquire); now != mine;) {
-      now = wait_until_changed(serving, now, watch);
-    }
-    return mine;
-  }
-  void end_turn(std::uint32_t mine) {
-    serving.store(mine + 1, std::memory_order_release);
-    serving.notify_all();
-  }
-
   void run_job(int count, PartFunction function) {
     work = &function;
     parts = count;
@@ -155,7 +114,7 @@ struct ThreadPool::Impl {
 
   // Ends the workers once the callers that came earlier are served; later callers do their parts themselves.
   void stop() {
-    const std::uint32_t turn = begin_turn();
+    turn.begin(watch);
     stopped.store(true, std::memory_order_release);
     wake.fetch_add(1, std::memory_order_release);
     wake.notify_all();
@@ -163,15 +122,14 @@ struct ThreadPool::Impl {
       worker.join();
     }
     workers.clear();
-    end_turn(turn);
+    turn.end();
   }
 
   // Each word that threads watch has a cache line of its own.
   alignas(64) std::atomic<std::uint64_t> ticket{0};  // (job number << 32) | parts not yet taken.
   alignas(64) std::atomic<std::uint32_t> unfinished{0};
   alignas(64) std::atomic<std::uint32_t> wake{0};
-  alignas(64) std::atomic<std::uint32_t> next_turn{0};
-  std::atomic<std::uint32_t> serving{0};
+  alignas(64) FutexTurn turn;
   alignas(64) const PartFunction* work = nullptr;  // The current job; written by the caller whose turn it is.
   int parts = 0;
   std::uint32_t job = 0;
@@ -217,14 +175,14 @@ void ThreadPool::run(int parts, PartFunction work) {
     return;
   }
   Impl* impl = current_impl();
-  const std::uint32_t turn = impl->begin_turn();
+  impl->turn.begin(impl->watch);
   if (impl->stopped.load(std::memory_order_relaxed)) {
-    impl->end_turn(turn);
+    impl->turn.end();
     run_inline(parts, work);
     return;
   }
   impl->run_job(parts, work);
-  impl->end_turn(turn);
+  impl->turn.end();
 }
 
 struct ThreadPool::StopAtExit {

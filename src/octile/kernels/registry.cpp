@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of backends, and look-ups across all of them.
+#include "octile/core/format.h"
+#include "octile/kernels/backend.h"
+#include "octile/kernels/cpu/cpu_backend.h"
+
+#include <array>
+#include <string>
+
+namespace octile {
+
+std::span<const Backend* const> backends() {
+  static const std::array<const Backend*, 1> all = {&cpu::cpu_backend()};
+  return all;
+}
+
+Expected<Device> find_device(std::string_view id) {
+  std::string known;
+  for (const Backend* backend : backends()) {
+    for (DeviceInfo& info : backend->devices()) {
+      if (info.id == id) {
+        return Device{.backend = backend, .info = std::move(info)};
+      }
+      known += (known.empty() ? "" : ", ") + info.id;
+    }
+  }
+  return make_error(ErrorCode::invalid_argument, "no device '{}' here: want one of {}", id, known);
+}
+
+const KernelFamily* find_family(std::string_view name) {
+  for (const Backend* backend : backends()) {
+    for (const KernelFamily* family : backend->families()) {
+      if (family->name() == name) {
+        return family;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace octile
