@@ -49,6 +49,20 @@ void for_blocks(std::int64_t rows, std::int64_t columns, std::int64_t block_colu
   }
 }
 
+// After this the weight may be cast to OnednnWeight.
+Expected<void> check_weight(const PackedWeight& weight, const Problem& problem, const OnednnMatmuls& matmuls) {
+  if (weight.layout() != kOnednnLayout || weight.n() != problem.n || weight.k() != problem.k) {
+    return make_error(ErrorCode::invalid_argument, "onednn: want a weight [{}, {}] of layout '{}', got [{}, {}] of '{}'",
+                      problem.n, problem.k, kOnednnLayout, weight.n(), weight.k(), weight.layout());
+  }
+  const DType dtype = static_cast<const OnednnWeight&>(weight).dtype();
+  if (dtype != matmuls.dtype()) {  // OCTILE_CPU_ISA was changed between packing and preparing.
+    return make_error(ErrorCode::invalid_argument, "onednn: want a weight decoded to {}, got one in {}",
+                      to_string(matmuls.dtype()), to_string(dtype));
+  }
+  return {};
+}
+
 struct Workspace {
   std::byte* x = nullptr;
   float* sums = nullptr;
@@ -104,9 +118,8 @@ class OnednnKernel final : public Kernel {
 
   Expected<void> check(const PackedWeight& weight, const LaunchArgs& args) const {
     const ConstMatrixView& x = args.activation.x;
-    if (weight.layout() != kOnednnLayout || weight.n() != problem_.n || weight.k() != problem_.k) {
-      return make_error(ErrorCode::invalid_argument, "onednn: want a weight [{}, {}] of layout '{}', got [{}, {}] of '{}'",
-                        problem_.n, problem_.k, kOnednnLayout, weight.n(), weight.k(), weight.layout());
+    if (Expected<void> ok = check_weight(weight, problem_, *matmuls_); !ok) {
+      return ok;
     }
     if (Expected<void> ok = check_activation(args.activation, problem_.k); !ok) {
       return ok;
@@ -166,10 +179,8 @@ class BareKernel final : public Kernel {
 
   Expected<void> run(const PackedWeight& weight, const LaunchArgs& args) const override {
     const std::int64_t m = args.activation.x.rows;
-    if (weight.layout() != kOnednnLayout || weight.n() != problem_.n || weight.k() != problem_.k) {
-      return make_error(ErrorCode::invalid_argument,
-                        "onednn matmul: want a weight [{}, {}] of layout '{}', got [{}, {}] of '{}'", problem_.n, problem_.k,
-                        kOnednnLayout, weight.n(), weight.k(), weight.layout());
+    if (Expected<void> ok = check_weight(weight, problem_, *matmuls_); !ok) {
+      return ok;
     }
     if (args.workspace == nullptr || args.workspace_bytes < workspace_bytes(m) ||
         reinterpret_cast<std::uintptr_t>(args.workspace) % 64 != 0) {

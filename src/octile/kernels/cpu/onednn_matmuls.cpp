@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace octile::cpu {
@@ -70,18 +71,19 @@ void run_on_onednn_threads(std::int64_t count, void (*work)(const void* context,
 
 Expected<std::shared_ptr<const OnednnMatmuls>> OnednnMatmuls::prepare(std::int64_t n, std::int64_t k, std::int64_t max_m) {
   static std::mutex mutex;
-  static std::map<std::pair<std::int64_t, std::int64_t>, std::weak_ptr<OnednnMatmuls>> shapes;
+  static std::map<std::tuple<std::int64_t, std::int64_t, DType>, std::weak_ptr<OnednnMatmuls>> shapes;
   if (max_m < 1) {
     return make_error(ErrorCode::invalid_argument, "onednn: want max_m >= 1, got {}", max_m);
   }
   watch_for_fork();
+  const DType dtype = onednn_value_dtype();
   std::shared_ptr<OnednnMatmuls> matmuls;
   {
     const std::scoped_lock lock(mutex);
-    std::weak_ptr<OnednnMatmuls>& known = shapes[{n, k}];
+    std::weak_ptr<OnednnMatmuls>& known = shapes[{n, k, dtype}];
     matmuls = known.lock();
     if (matmuls == nullptr) {
-      matmuls.reset(new OnednnMatmuls(n, k, onednn_value_dtype()));
+      matmuls.reset(new OnednnMatmuls(n, k, dtype));
       known = matmuls;
     }
   }

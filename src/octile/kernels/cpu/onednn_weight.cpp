@@ -21,9 +21,9 @@ DType onednn_value_dtype() {
   return (features.avx512_bf16 || features.amx_bf16) && isa && *isa >= Isa::avx512 ? DType::bf16 : DType::fp32;
 }
 
-OnednnWeight::OnednnWeight(std::int64_t n, std::int64_t k, HostMemory packed, OctileOnednnWeight* handle,
+OnednnWeight::OnednnWeight(std::int64_t n, std::int64_t k, DType dtype, HostMemory packed, OctileOnednnWeight* handle,
                            std::vector<float> scales)
-    : n_(n), k_(k), packed_(std::move(packed)), handle_(handle), scales_(std::move(scales)) {}
+    : n_(n), k_(k), dtype_(dtype), packed_(std::move(packed)), handle_(handle), scales_(std::move(scales)) {}
 
 OnednnWeight::~OnednnWeight() { onednn_component().api->destroy_weight(handle_); }
 
@@ -79,7 +79,7 @@ Expected<std::shared_ptr<PackedWeight>> pack_onednn(const WeightSource& source) 
     scales[static_cast<std::size_t>(row)] = weight_scale(source, row);
   }
   return std::shared_ptr<PackedWeight>(
-      std::make_shared<OnednnWeight>(source.n, source.k, *std::move(packed), handle, std::move(scales)));
+      std::make_shared<OnednnWeight>(source.n, source.k, dtype, *std::move(packed), handle, std::move(scales)));
 }
 
 VendorStatus onednn_status() {

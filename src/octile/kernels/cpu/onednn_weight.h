@@ -16,7 +16,8 @@ DType onednn_value_dtype();
 
 class OnednnWeight final : public PackedWeight {
  public:
-  OnednnWeight(std::int64_t n, std::int64_t k, HostMemory packed, OctileOnednnWeight* handle, std::vector<float> scales);
+  OnednnWeight(std::int64_t n, std::int64_t k, DType dtype, HostMemory packed, OctileOnednnWeight* handle,
+               std::vector<float> scales);
   ~OnednnWeight() override;
   OnednnWeight(const OnednnWeight&) = delete;
   OnednnWeight& operator=(const OnednnWeight&) = delete;
@@ -26,12 +27,14 @@ class OnednnWeight final : public PackedWeight {
   std::int64_t bytes() const noexcept override;
   std::string_view layout() const noexcept override;
 
+  DType dtype() const noexcept { return dtype_; }  // bf16 or fp32.
   const OctileOnednnWeight* handle() const noexcept { return handle_; }
   const float* scales() const noexcept { return scales_.data(); }  // [n]
 
  private:
   std::int64_t n_;
   std::int64_t k_;
+  DType dtype_;
   HostMemory packed_;
   OctileOnednnWeight* handle_;  // Refers to packed_.
   std::vector<float> scales_;
