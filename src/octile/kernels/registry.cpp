@@ -3,6 +3,7 @@
 #include "octile/core/format.h"
 #include "octile/kernels/backend.h"
 #include "octile/kernels/cpu/cpu_backend.h"
+#include "octile/kernels/cuda/cuda_backend.h"
 
 #include <array>
 #include <string>
@@ -10,7 +11,7 @@
 namespace octile {
 
 std::span<const Backend* const> backends() {
-  static const std::array<const Backend*, 1> all = {&cpu::cpu_backend()};
+  static const std::array<const Backend*, 2> all = {&cpu::cpu_backend(), &cuda::cuda_backend()};
   return all;
 }
 

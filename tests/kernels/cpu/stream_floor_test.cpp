@@ -15,15 +15,11 @@
 namespace octile::cpu {
 namespace {
 
-// Word by word, on a copy filled up with zeros.
+// Byte by byte: byte i belongs to bits 8 (i % 8) of its little-endian word.
 std::uint64_t plain_xor(const unsigned char* data, std::size_t bytes) {
-  std::vector<std::uint64_t> words((bytes + 7) / 8, 0);
-  if (bytes > 0) {
-    std::memcpy(words.data(), data, bytes);
-  }
   std::uint64_t sum = 0;
-  for (const std::uint64_t word : words) {
-    sum ^= word;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    sum ^= std::uint64_t{data[i]} << (8 * (i % 8));
   }
   return sum;
 }

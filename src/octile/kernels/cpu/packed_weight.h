@@ -18,7 +18,9 @@
 #include "octile/kernels/cpu/host_memory.h"
 #include "octile/kernels/family.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace octile::cpu {
@@ -42,6 +44,9 @@ class CpuPackedWeight final : public PackedWeight {
   std::int64_t k() const noexcept override { return k_; }
   std::int64_t bytes() const noexcept override { return memory_.bytes(); }
   std::string_view layout() const noexcept override;
+  std::span<const std::byte> host_bytes() const noexcept override {
+    return {reinterpret_cast<const std::byte*>(codes_), static_cast<std::size_t>(padded_n_ * padded_k_)};
+  }
 
   std::int64_t padded_k() const noexcept { return padded_k_; }
   std::int64_t panels() const noexcept { return padded_n_ / kPanelColumns; }
