@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuda_abi.h against a toolkit's own headers, where one is installed: every value, size and offset that is written out.
+#include "octile/kernels/cuda/cuda_abi.h"
+
+#include "octile/kernels/cuda/cublaslt_algorithm.h"
+
+#include <gtest/gtest.h>
+
+#ifdef OCTILE_HAVE_CUDA_HEADERS
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nvrtc.h>
+
+namespace ours = octile::cuda;
+
+#define EXPECT_SAME(name) EXPECT_EQ(static_cast<long long>(::name), static_cast<long long>(ours::name)) << #name
+
+TEST(CudaAbi, DriverValuesAreThoseOfTheToolkit) {
+  EXPECT_SAME(CUDA_SUCCESS);
+  EXPECT_SAME(CUDA_ERROR_INVALID_VALUE);
+  EXPECT_SAME(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_SAME(CUDA_ERROR_NOT_INITIALIZED);
+  EXPECT_SAME(CUDA_ERROR_DEINITIALIZED);
+  EXPECT_SAME(CUDA_ERROR_STUB_LIBRARY);
+  EXPECT_SAME(CUDA_ERROR_NO_DEVICE);
+  EXPECT_SAME(CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_SAME(CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_SAME(CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_SAME(CUDA_ERROR_NOT_FOUND);
+  EXPECT_SAME(CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_SAME(CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_SAME(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
+  EXPECT_SAME(CUDA_ERROR_UNKNOWN);
+  EXPECT_SAME(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  EXPECT_SAME(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  EXPECT_SAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  EXPECT_SAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  EXPECT_SAME(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  EXPECT_SAME(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  EXPECT_SAME(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  EXPECT_SAME(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED);
+  EXPECT_SAME(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+  EXPECT_SAME(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  EXPECT_SAME(CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_SAME(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_SAME(CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_SAME(CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_SAME(CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_SAME(CU_MEMORYTYPE_HOST);
+  EXPECT_SAME(CU_MEMORYTYPE_DEVICE);
+  EXPECT_SAME(CU_STREAM_NON_BLOCKING);
+  EXPECT_SAME(CU_EVENT_DEFAULT);
+  EXPECT_SAME(CU_EVENT_RECORD_EXTERNAL);
+}
+
+TEST(CudaAbi, DriverStructsHaveTheToolkitsLayout) {
+  EXPECT_EQ(sizeof(::CUdeviceptr), sizeof(ours::CUdeviceptr));
+  EXPECT_EQ(sizeof(::CUlaunchAttributeValue), sizeof(ours::CUlaunchAttributeValue));
+  EXPECT_EQ(sizeof(::CUlaunchAttribute), sizeof(ours::CUlaunchAttribute));
+  EXPECT_EQ(offsetof(::CUlaunchAttribute, value), offsetof(ours::CUlaunchAttribute, value));
+  EXPECT_EQ(sizeof(::CUlaunchConfig), sizeof(ours::CUlaunchConfig));
+  EXPECT_EQ(offsetof(::CUlaunchConfig, hStream), offsetof(ours::CUlaunchConfig, hStream));
+  EXPECT_EQ(offsetof(::CUlaunchConfig, attrs), offsetof(ours::CUlaunchConfig, attrs));
+  EXPECT_EQ(offsetof(::CUlaunchConfig, numAttrs), offsetof(ours::CUlaunchConfig, numAttrs));
+  EXPECT_EQ(sizeof(::CUDA_MEMCPY2D), sizeof(ours::CUDA_MEMCPY2D));
+  EXPECT_EQ(offsetof(::CUDA_MEMCPY2D, srcPitch), offsetof(ours::CUDA_MEMCPY2D, srcPitch));
+  EXPECT_EQ(offsetof(::CUDA_MEMCPY2D, dstDevice), offsetof(ours::CUDA_MEMCPY2D, dstDevice));
+  EXPECT_EQ(offsetof(::CUDA_MEMCPY2D, Height), offsetof(ours::CUDA_MEMCPY2D, Height));
+}
+
+TEST(CudaAbi, NvrtcValuesAreThoseOfTheToolkit) {
+  EXPECT_SAME(NVRTC_SUCCESS);
+  EXPECT_SAME(NVRTC_ERROR_OUT_OF_MEMORY);
+  EXPECT_SAME(NVRTC_ERROR_INVALID_OPTION);
+  EXPECT_SAME(NVRTC_ERROR_COMPILATION);
+}
+
+TEST(CudaAbi, CublasLtValuesAreThoseOfTheToolkit) {
+  EXPECT_SAME(CUBLAS_STATUS_SUCCESS);
+  EXPECT_SAME(CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_SAME(CUBLAS_STATUS_ALLOC_FAILED);
+  EXPECT_SAME(CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_SAME(CUBLAS_STATUS_EXECUTION_FAILED);
+  EXPECT_SAME(CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_SAME(CUBLAS_COMPUTE_32F);
+  EXPECT_SAME(CUBLAS_OP_N);
+  EXPECT_SAME(CUBLAS_OP_T);
+  EXPECT_SAME(CUDA_R_32F);
+  EXPECT_SAME(CUDA_R_16F);
+  EXPECT_SAME(CUDA_R_16BF);
+  EXPECT_SAME(CUDA_R_8F_E4M3);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_TRANSA);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_TRANSB);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_FAST_ACCUM);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_A_SCALE_MODE);
+  EXPECT_SAME(CUBLASLT_MATMUL_DESC_B_SCALE_MODE);
+  EXPECT_SAME(CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+  EXPECT_SAME(CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+  EXPECT_SAME(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+  EXPECT_SAME(CUBLASLT_ALGO_CAP_SPLITK_SUPPORT);
+  EXPECT_SAME(CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT);
+  EXPECT_SAME(CUBLASLT_ALGO_CAP_TILE_IDS);
+  EXPECT_SAME(CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX);
+  EXPECT_SAME(CUBLASLT_ALGO_CAP_STAGES_IDS);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_ID);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_TILE_ID);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_STAGES_ID);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID);
+  EXPECT_SAME(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
+}
+
+TEST(CudaAbi, CublasLtStructsHaveTheToolkitsLayout) {
+  EXPECT_EQ(sizeof(::cublasLtMatmulDescOpaque_t), sizeof(ours::cublasLtMatmulDescOpaque_t));
+  EXPECT_EQ(sizeof(::cublasLtMatrixLayoutOpaque_t), sizeof(ours::cublasLtMatrixLayoutOpaque_t));
+  EXPECT_EQ(sizeof(::cublasLtMatmulPreferenceOpaque_t), sizeof(ours::cublasLtMatmulPreferenceOpaque_t));
+  EXPECT_EQ(sizeof(::cublasLtMatmulAlgo_t), sizeof(ours::cublasLtMatmulAlgo_t));
+  EXPECT_EQ(sizeof(::cublasLtMatmulHeuristicResult_t), sizeof(ours::cublasLtMatmulHeuristicResult_t));
+  EXPECT_EQ(offsetof(::cublasLtMatmulHeuristicResult_t, workspaceSize),
+            offsetof(ours::cublasLtMatmulHeuristicResult_t, workspaceSize));
+  EXPECT_EQ(offsetof(::cublasLtMatmulHeuristicResult_t, state), offsetof(ours::cublasLtMatmulHeuristicResult_t, state));
+}
+
+TEST(CudaAbi, TheRuleForTileIdsGivesTheToolkitsNames) {
+#define EXPECT_TILE(r, t)                                           \
+  EXPECT_EQ(ours::lt_tile(CUBLASLT_MATMUL_TILE_##r##x##t).rows, r); \
+  EXPECT_EQ(ours::lt_tile(CUBLASLT_MATMUL_TILE_##r##x##t).tokens, t)
+  EXPECT_TILE(8, 8);
+  EXPECT_TILE(64, 8);
+  EXPECT_TILE(128, 128);
+  EXPECT_TILE(256, 32);
+  EXPECT_TILE(8, 128);
+  EXPECT_TILE(8, 768);
+  EXPECT_TILE(16, 64);
+  EXPECT_TILE(48, 64);
+  EXPECT_TILE(96, 512);
+  EXPECT_TILE(136, 320);
+  EXPECT_TILE(256, 192);
+  EXPECT_TILE(384, 128);
+  EXPECT_TILE(768, 64);
+  EXPECT_TILE(64, 16);
+  EXPECT_TILE(64, 760);
+  EXPECT_TILE(128, 8);
+  EXPECT_TILE(128, 512);
+  EXPECT_TILE(192, 336);
+  EXPECT_TILE(256, 256);
+  EXPECT_TILE(320, 200);
+  EXPECT_TILE(512, 128);
+  EXPECT_TILE(640, 96);
+  EXPECT_TILE(768, 80);
+  EXPECT_TILE(256, 512);
+  EXPECT_TILE(512, 1024);
+#undef EXPECT_TILE
+  EXPECT_EQ(ours::lt_tile_count(), CUBLASLT_MATMUL_TILE_512x1024);
+}
+
+TEST(CudaAbi, ClusterIdsAreTheToolkits) {
+  EXPECT_EQ(ours::lt_cluster(CUBLASLT_CLUSTER_SHAPE_2x1x1).rows, 2);
+  EXPECT_EQ(ours::lt_cluster(CUBLASLT_CLUSTER_SHAPE_4x1x1).rows, 4);
+  EXPECT_EQ(ours::lt_cluster(CUBLASLT_CLUSTER_SHAPE_1x2x1).tokens, 2);
+  EXPECT_EQ(ours::lt_cluster(CUBLASLT_CLUSTER_SHAPE_2x2x1).tokens, 2);
+  EXPECT_EQ(ours::lt_cluster(CUBLASLT_CLUSTER_SHAPE_1x4x1).tokens, 4);
+  EXPECT_EQ(ours::lt_cluster(CUBLASLT_CLUSTER_SHAPE_1x1x1).rows, 1);
+}
+#endif
+
+TEST(CudaTiles, AnUnknownTileIdHasNoSize) {
+  EXPECT_EQ(octile::cuda::lt_tile(0).rows, 0);
+  EXPECT_EQ(octile::cuda::lt_tile(-1).rows, 0);
+  EXPECT_EQ(octile::cuda::lt_tile(octile::cuda::lt_tile_count() + 1).rows, 0);
+  EXPECT_EQ(octile::cuda::lt_tile_count(), 634);
+}
