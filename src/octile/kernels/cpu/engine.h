@@ -27,21 +27,34 @@ struct OutputTile {
   std::int64_t columns = 0;         // Valid ones, 1 <= columns <= panels * 16.
 };
 
+// Where a tile's weights come from.
+enum class Decode {
+  in_registers,  // Each tile decodes packed codes as it goes.
+  ahead,         // A pass decodes them into scratch before its tiles run.
+  first_tile,    // The first tile of a strip decodes them in registers and keeps them in scratch for the others.
+};
+
+// What one tile does with its weights.
+enum class TileKind { fused, keeping, decoded };
+inline constexpr int kTileKinds = 3;
+
 struct TileArgs {
+  int panels = 1;
   // Activations of the row block: [k pair][row] pairs of values.
   const std::uint8_t* activations = nullptr;
-  // Weights of the panels. Fused: packed codes, a step of 4 k every `step_bytes`. Else: decoded, [k pair][panel][16 n][2 k].
+  // Weights of the panels. Fused and keeping: packed codes, a step of 4 k every `step_bytes`. Decoded: [k pair][panel]
+  // [16 n][2 k], and `keep` is where a keeping tile leaves them in that order.
   const std::uint8_t* weights = nullptr;
   std::int64_t step_bytes = 0;
   std::int64_t steps = 0;  // Of 4 k.
-  // Fused: the codes this many bytes ahead are prefetched. Else: every step prefetches the line at `prefetch` and moves on
-  // by `prefetch_bytes`.
+  std::uint8_t* keep = nullptr;
+  // Fused and keeping: the codes this many bytes ahead are prefetched. Decoded: every step prefetches the line at `prefetch`
+  // and moves on by `prefetch_bytes`.
   const std::uint8_t* prefetch = nullptr;
   std::int64_t prefetch_bytes = 0;
-  // Partial sums between passes over K, in the engine's own order: [row][panel][accumulator floats]. The first pass does not
+  // Partial sums between passes over K, in the engine's own order: [row][panel][partial_floats]. The first pass does not
   // load them; the last one writes the output instead.
   float* partial = nullptr;
-  std::int64_t partial_row_floats = 0;
   bool first_pass = true;
   bool last_pass = true;
   OutputTile output;
@@ -69,9 +82,14 @@ struct Engine {
   std::int64_t value_bytes;     // Of an activation or a decoded weight: 2 (bf16) or 4 (fp32).
   std::int64_t partial_floats;  // Of one row and panel: 16, or 32 where even and odd k are summed apart.
   float activation_factor;      // Power of 2 on activations that makes up for one in the decoded weights.
+  // For the cost model, cycles a block of 64 codes: to decode it, and to multiply it with one row.
+  double decode_cycles;
+  double row_cycles;
+  // The largest M at which decoding in every tile beats keeping what the first tile decoded, measured on Zen 4.
+  std::int64_t decode_each_up_to_m;
   DecodeFunction decode;
   // Precondition: 1 <= rows <= max_rows[panels - 1].
-  TileFunction (*tile)(bool fused, int panels, int rows) noexcept;
+  TileFunction (*tile)(TileKind kind, int panels, int rows) noexcept;
 };
 
 // nullptr where this build is for another architecture.

@@ -25,6 +25,7 @@
 namespace octile::cpu {
 namespace {
 
+constexpr int kWidest = 4;    // Panels of any tile.
 constexpr int kMaxRows = 14;  // Of any tile: 14 rows x 2 panels are 28 accumulators of 32 registers.
 
 // Rows of a tile by panels - 1: accumulators, the panels' weights and one activation fit the 32 registers.
@@ -100,15 +101,20 @@ OCTILE_AVX512_DOT_INLINE __m512 dot(__m512 sum, __m512i x, __m512i w) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
 }
 
-template <int Panels, int Rows>
+// One step of 4 k: decode, multiply, and where `Keep` store what was decoded.
+template <bool Keep, int Panels, int Rows>
 OCTILE_AVX512_DOT_INLINE void fused_step(const Decoder& decoder, const std::uint8_t* weights, const std::uint8_t* x,
-                                         std::int64_t prefetch_bytes, __m512 (&sums)[Rows][Panels]) {
+                                         std::int64_t prefetch_bytes, std::uint8_t* keep, __m512 (&sums)[Rows][Panels]) {
 #pragma GCC unroll 4
   for (int p = 0; p < Panels; ++p) {
     _mm_prefetch(reinterpret_cast<const char*>(weights + p * kBlockBytes + prefetch_bytes), _MM_HINT_T0);
     __m512i pair0;
     __m512i pair1;
     decode_block(decoder, weights + p * kBlockBytes, pair0, pair1);
+    if constexpr (Keep) {
+      _mm512_storeu_si512(keep + p * 64, pair0);
+      _mm512_storeu_si512(keep + (Panels + p) * 64, pair1);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       sums[r][p] = dot(sums[r][p], broadcast_pair(x + r * 4), pair0);
@@ -138,23 +144,26 @@ OCTILE_AVX512_DOT_INLINE void decoded_pair(const std::uint8_t* weights, const st
   }
 }
 
-template <bool Fused, int Panels, int Rows>
+template <TileKind Kind, int Panels, int Rows>
 OCTILE_AVX512_DOT void tile(const TileArgs& args) {
   __m512 sums[Rows][Panels];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
     for (int p = 0; p < Panels; ++p) {
-      sums[r][p] = args.first_pass ? _mm512_setzero_ps()
-                                   : _mm512_loadu_ps(args.partial + r * args.partial_row_floats + p * kZmmFloats);
+      sums[r][p] =
+          args.first_pass ? _mm512_setzero_ps() : _mm512_loadu_ps(args.partial + r * Panels * kZmmFloats + p * kZmmFloats);
     }
   }
   const std::uint8_t* x = args.activations;
   const std::uint8_t* weights = args.weights;
-  if constexpr (Fused) {
+  if constexpr (Kind != TileKind::decoded) {
+    constexpr bool kKeep = Kind == TileKind::keeping;
     const Decoder decoder = load_decoder();
+    std::uint8_t* keep = args.keep;
     for (std::int64_t step = 0; step < args.steps; ++step, x += 8 * Rows, weights += args.step_bytes) {
-      fused_step(decoder, weights, x, args.prefetch_bytes, sums);
+      fused_step<kKeep>(decoder, weights, x, args.prefetch_bytes, keep, sums);
+      keep += kKeep ? 128 * Panels : 0;
     }
   } else {
     const std::uint8_t* prefetch = args.prefetch;
@@ -172,29 +181,27 @@ OCTILE_AVX512_DOT void tile(const TileArgs& args) {
       if (args.last_pass) {
         write_panel(sums[r][p], r, p, args.output);
       } else {
-        _mm512_storeu_ps(args.partial + r * args.partial_row_floats + p * kZmmFloats, sums[r][p]);
+        _mm512_storeu_ps(args.partial + r * Panels * kZmmFloats + p * kZmmFloats, sums[r][p]);
       }
     }
   }
 }
 
-template <bool Fused, int Panels, int... RowsMinus1>
+template <TileKind Kind, int Panels, int... RowsMinus1>
 constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<int, RowsMinus1...> /*rows*/) {
-  return {tile<Fused, Panels, RowsMinus1 + 1>...};
+  return {tile<Kind, Panels, RowsMinus1 + 1>...};
 }
-template <bool Fused, int Panels>
-constexpr std::array<TileFunction, kMaxRows> tiles_of() {
-  return tiles<Fused, Panels>(std::make_integer_sequence<int, kRowsByPanels[Panels - 1]>());
+template <TileKind Kind, int... PanelsMinus1>
+constexpr std::array<std::array<TileFunction, kMaxRows>, kWidest> tiles_of(
+    std::integer_sequence<int, PanelsMinus1...> /*panels*/) {
+  return {tiles<Kind, PanelsMinus1 + 1>(std::make_integer_sequence<int, kRowsByPanels[PanelsMinus1]>())...};
 }
 
-TileFunction select_tile(bool fused, int panels, int rows) noexcept {
-  static constexpr std::array<std::array<TileFunction, kMaxRows>, kMaxPanels> kFused = {
-      tiles_of<true, 1>(), tiles_of<true, 2>(), tiles_of<true, 3>(), tiles_of<true, 4>()};
-  static constexpr std::array<std::array<TileFunction, kMaxRows>, kMaxPanels> kDecoded = {
-      tiles_of<false, 1>(), tiles_of<false, 2>(), tiles_of<false, 3>(), tiles_of<false, 4>()};
-  const auto p = static_cast<std::size_t>(panels - 1);
-  const auto r = static_cast<std::size_t>(rows - 1);
-  return fused ? kFused[p][r] : kDecoded[p][r];
+TileFunction select_tile(TileKind kind, int panels, int rows) noexcept {
+  constexpr std::make_integer_sequence<int, kWidest> kPanels;
+  static constexpr std::array<std::array<std::array<TileFunction, kMaxRows>, kWidest>, kTileKinds> kTiles = {
+      tiles_of<TileKind::fused>(kPanels), tiles_of<TileKind::keeping>(kPanels), tiles_of<TileKind::decoded>(kPanels)};
+  return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(rows - 1)];
 }
 
 constexpr Engine kEngine = {"avx512 dot",
@@ -203,6 +210,9 @@ constexpr Engine kEngine = {"avx512 dot",
                             2,
                             kZmmFloats,
                             1.0F,
+                            5.0,
+                            2.1,
+                            16,
                             decode,
                             select_tile};
 

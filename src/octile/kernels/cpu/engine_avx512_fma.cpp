@@ -19,6 +19,7 @@
 namespace octile::cpu {
 namespace {
 
+constexpr int kWidest = 2;    // Panels of any tile.
 constexpr int kMaxRows = 12;  // 12 rows x 1 panel, 6 rows x 2 panels: 24 accumulators.
 constexpr int kHalves = 2;    // Registers of one row and panel: 8 n x 2 k each.
 constexpr int kPairFloats = 32;
@@ -72,7 +73,7 @@ OCTILE_AVX512_INLINE __m512 fold(const __m512* half) {
   return _mm512_add_ps(_mm512_permutex2var_ps(half[0], even, half[1]), _mm512_permutex2var_ps(half[0], odd, half[1]));
 }
 
-template <bool Fused, int Panels, int Rows>
+template <TileKind Kind, int Panels, int Rows>
 OCTILE_AVX512 void tile(const TileArgs& args) {
   __m512 sums[Rows][Panels][kHalves];
 #pragma GCC unroll 16
@@ -81,7 +82,7 @@ OCTILE_AVX512 void tile(const TileArgs& args) {
     for (int p = 0; p < Panels; ++p) {
 #pragma GCC unroll 2
       for (int h = 0; h < kHalves; ++h) {
-        const float* partial = args.partial + r * args.partial_row_floats + p * kPairFloats + h * kZmmFloats;
+        const float* partial = args.partial + r * Panels * kPairFloats + p * kPairFloats + h * kZmmFloats;
         sums[r][p][h] = args.first_pass ? _mm512_setzero_ps() : _mm512_loadu_ps(partial);
       }
     }
@@ -89,9 +90,10 @@ OCTILE_AVX512 void tile(const TileArgs& args) {
   const auto* x = reinterpret_cast<const float*>(args.activations);
   const std::uint8_t* weights = args.weights;
   const std::uint8_t* prefetch = args.prefetch;
+  auto* keep = reinterpret_cast<float*>(args.keep);
   for (std::int64_t step = 0; step < args.steps; ++step, x += 4 * Rows) {
     __m512 w[2][Panels][kHalves];
-    if constexpr (Fused) {
+    if constexpr (Kind != TileKind::decoded) {
 #pragma GCC unroll 4
       for (int p = 0; p < Panels; ++p) {
         const std::uint8_t* block = weights + p * kBlockBytes;
@@ -99,13 +101,20 @@ OCTILE_AVX512 void tile(const TileArgs& args) {
         decode_block(block, w[0][p], w[1][p]);
       }
       weights += args.step_bytes;
+      if constexpr (Kind == TileKind::keeping) {
+#pragma GCC unroll 16
+        for (int i = 0; i < 2 * Panels * kHalves; ++i) {
+          _mm512_storeu_ps(keep + i * kZmmFloats, w[i / (Panels * kHalves)][i / kHalves % Panels][i % kHalves]);
+        }
+        keep += 2 * Panels * kPairFloats;
+      }
     } else {
       _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
       prefetch += args.prefetch_bytes;
     }
 #pragma GCC unroll 2
     for (int pair = 0; pair < 2; ++pair) {
-      if constexpr (!Fused) {
+      if constexpr (Kind == TileKind::decoded) {
 #pragma GCC unroll 4
         for (int p = 0; p < Panels; ++p) {
 #pragma GCC unroll 2
@@ -135,7 +144,7 @@ OCTILE_AVX512 void tile(const TileArgs& args) {
       if (args.last_pass) {
         write_panel(fold(sums[r][p]), r, p, args.output);
       } else {
-        float* partial = args.partial + r * args.partial_row_floats + p * kPairFloats;
+        float* partial = args.partial + r * Panels * kPairFloats + p * kPairFloats;
         _mm512_storeu_ps(partial, sums[r][p][0]);
         _mm512_storeu_ps(partial + kZmmFloats, sums[r][p][1]);
       }
@@ -143,21 +152,21 @@ OCTILE_AVX512 void tile(const TileArgs& args) {
   }
 }
 
-template <bool Fused, int Panels, int... RowsMinus1>
+template <TileKind Kind, int Panels, int... RowsMinus1>
 constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<int, RowsMinus1...> /*rows*/) {
-  return {tile<Fused, Panels, RowsMinus1 + 1>...};
+  return {tile<Kind, Panels, RowsMinus1 + 1>...};
 }
-template <bool Fused, int Panels>
-constexpr std::array<TileFunction, kMaxRows> tiles_of() {
-  return tiles<Fused, Panels>(std::make_integer_sequence<int, kRowsByPanels[Panels - 1]>());
+template <TileKind Kind, int... PanelsMinus1>
+constexpr std::array<std::array<TileFunction, kMaxRows>, kWidest> tiles_of(
+    std::integer_sequence<int, PanelsMinus1...> /*panels*/) {
+  return {tiles<Kind, PanelsMinus1 + 1>(std::make_integer_sequence<int, kRowsByPanels[PanelsMinus1]>())...};
 }
 
-TileFunction select_tile(bool fused, int panels, int rows) noexcept {
-  static constexpr std::array<std::array<TileFunction, kMaxRows>, 2> kFused = {tiles_of<true, 1>(), tiles_of<true, 2>()};
-  static constexpr std::array<std::array<TileFunction, kMaxRows>, 2> kDecoded = {tiles_of<false, 1>(), tiles_of<false, 2>()};
-  const auto p = static_cast<std::size_t>(panels - 1);
-  const auto r = static_cast<std::size_t>(rows - 1);
-  return fused ? kFused[p][r] : kDecoded[p][r];
+TileFunction select_tile(TileKind kind, int panels, int rows) noexcept {
+  constexpr std::make_integer_sequence<int, kWidest> kPanels;
+  static constexpr std::array<std::array<std::array<TileFunction, kMaxRows>, kWidest>, kTileKinds> kTiles = {
+      tiles_of<TileKind::fused>(kPanels), tiles_of<TileKind::keeping>(kPanels), tiles_of<TileKind::decoded>(kPanels)};
+  return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(rows - 1)];
 }
 
 constexpr Engine kEngine = {"avx512 fma",
@@ -166,6 +175,9 @@ constexpr Engine kEngine = {"avx512 fma",
                             4,
                             kPairFloats,
                             256.0F,
+                            10.0,
+                            4.2,
+                            12,
                             decode,
                             select_tile};
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <utility>
 
 namespace octile::cpu {
 namespace {
@@ -60,30 +62,39 @@ void write_row(const float* sums, int row, const OutputTile& out) {
   }
 }
 
-template <bool Fused, int Rows>
+template <TileKind Kind, int Rows>
 void tile(const TileArgs& args) {
   float sums[Rows][kPairFloats] = {};
   if (!args.first_pass) {
     for (int r = 0; r < Rows; ++r) {
-      std::copy_n(args.partial + r * args.partial_row_floats, kPairFloats, sums[r]);
+      std::copy_n(args.partial + r * kPairFloats, kPairFloats, sums[r]);
     }
   }
   const auto* x = reinterpret_cast<const float*>(args.activations);
   const std::uint8_t* weights = args.weights;
+  std::uint8_t* keep = args.keep;
   for (std::int64_t step = 0; step < args.steps; ++step) {
     float block[2 * kPairFloats];
     const float* w = reinterpret_cast<const float*>(weights);
-    if constexpr (Fused) {
+    if constexpr (Kind != TileKind::decoded) {
       decode_block(decode_table(), weights, block, block + kPairFloats);
       w = block;
       weights += args.step_bytes;
+      if constexpr (Kind == TileKind::keeping) {
+        std::memcpy(keep, block, sizeof(block));
+        keep += sizeof(block);
+      }
     } else {
       weights += sizeof(block);
     }
     for (int pair = 0; pair < 2; ++pair, w += kPairFloats, x += 2 * Rows) {
       for (int r = 0; r < Rows; ++r) {
-        for (int i = 0; i < kPairFloats; ++i) {
-          sums[r][i] += x[2 * r + (i & 1)] * w[i];
+        // Four at a time, as every compiler's vectors of 16 bytes like it.
+        const float pair_x[4] = {x[2 * r], x[2 * r + 1], x[2 * r], x[2 * r + 1]};
+        for (int i = 0; i < kPairFloats; i += 4) {
+          for (int j = 0; j < 4; ++j) {
+            sums[r][i + j] += pair_x[j] * w[i + j];
+          }
         }
       }
     }
@@ -92,15 +103,21 @@ void tile(const TileArgs& args) {
     if (args.last_pass) {
       write_row(sums[r], r, args.output);
     } else {
-      std::copy_n(sums[r], kPairFloats, args.partial + r * args.partial_row_floats);
+      std::copy_n(sums[r], kPairFloats, args.partial + r * kPairFloats);
     }
   }
 }
 
-TileFunction select_tile(bool fused, int /*panels*/, int rows) noexcept {
-  static constexpr TileFunction kFused[kMaxRows] = {tile<true, 1>, tile<true, 2>, tile<true, 3>, tile<true, 4>};
-  static constexpr TileFunction kDecoded[kMaxRows] = {tile<false, 1>, tile<false, 2>, tile<false, 3>, tile<false, 4>};
-  return fused ? kFused[rows - 1] : kDecoded[rows - 1];
+template <TileKind Kind, int... RowsMinus1>
+constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<int, RowsMinus1...> /*rows*/) {
+  return {tile<Kind, RowsMinus1 + 1>...};
+}
+
+TileFunction select_tile(TileKind kind, int /*panels*/, int rows) noexcept {
+  constexpr std::make_integer_sequence<int, kMaxRows> kRows;
+  static constexpr std::array<std::array<TileFunction, kMaxRows>, kTileKinds> kTiles = {
+      tiles<TileKind::fused>(kRows), tiles<TileKind::keeping>(kRows), tiles<TileKind::decoded>(kRows)};
+  return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(rows - 1)];
 }
 
 void round_to_grid(const void* x, DType dtype, std::int64_t offset, std::int64_t count, float scale, Division division,
@@ -113,7 +130,8 @@ void round_to_grid(const void* x, DType dtype, std::int64_t offset, std::int64_t
 }
 
 constexpr QuantizeOps kQuantizeOps = {row_amax, round_to_grid};
-constexpr Engine kEngine = {"reference", &kQuantizeOps, {kMaxRows, 0, 0, 0}, 4, kPairFloats, 1.0F, decode, select_tile};
+constexpr Engine kEngine = {"reference", &kQuantizeOps, {kMaxRows, 0, 0, 0}, 4, kPairFloats, 1.0F, 64.0, 24.0,
+                            4,           decode,        select_tile};
 
 }  // namespace
 

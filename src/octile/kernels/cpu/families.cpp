@@ -9,6 +9,9 @@
 #include "octile/kernels/cpu/gemm_tuning.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace octile::cpu {
 namespace {
@@ -60,7 +63,7 @@ class GemmFamily final : public KernelFamily {
     if (auto ok = available(device); !ok) {
       return ok;
     }
-    const Expected<GemmConfig> parsed = parse_gemm_config(config, traits_.dot_engine != nullptr);
+    const Expected<GemmConfig> parsed = parse_gemm_config(config, has_dot_key());
     if (!parsed) {
       return parsed.error();
     }
@@ -72,35 +75,38 @@ class GemmFamily final : public KernelFamily {
     if (!available(device)) {
       return result;
     }
-    for (const bool dot : {true, false}) {
-      const Engine* engine = engine_for(dot);
-      if (engine == nullptr) {
-        continue;
+    const auto add = [&](GemmConfig config, bool dot) {
+      config.dot = dot;
+      if (check_parsed(isa_of(device), problem, config)) {
+        result.push_back(to_tile_config(config, has_dot_key()));
       }
-      for (GemmConfig config : candidate_configs(*engine, machine_of(device), problem, m)) {
-        config.dot = dot;
-        TileConfig candidate = to_tile_config(config, traits_.dot_engine != nullptr);
-        const bool is_new = std::ranges::find(result, candidate) == result.end();
-        if (is_new && check_parsed(isa_of(device), problem, config)) {
-          result.push_back(std::move(candidate));
-        }
-      }
+    };
+    const Machine machine = machine_of(device);
+    const bool dot = heuristic_dot(device, problem, m);
+    for (const GemmConfig& config : candidate_configs(*engine_for(dot), machine, problem, m)) {
+      add(config, dot);
+    }
+    if (has_dot_key()) {
+      add(heuristic_config(*engine_for(!dot), machine, problem, m), !dot);
     }
     return result;
   }
 
+  // Empty only where the build has no code for this family at all.
   TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
-    const Machine machine = machine_of(device);
-    const bool dot =
-        traits_.dot_engine != nullptr && has_dot(isa_of(device)) && (problem.batch_invariant || prefers_dot(machine, m));
-    GemmConfig config = heuristic_config(*engine_for(dot), machine, problem, m);
+    const bool dot = heuristic_dot(device, problem, m);
+    const Engine* engine = engine_for(dot);
+    if (engine == nullptr) {
+      return {};
+    }
+    GemmConfig config = heuristic_config(*engine, machine_of(device), problem, m);
     config.dot = dot;
-    return to_tile_config(config, traits_.dot_engine != nullptr);
+    return to_tile_config(config, has_dot_key());
   }
 
   double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,
                     const TileConfig& config) const override {
-    const Expected<GemmConfig> parsed = parse_gemm_config(config, traits_.dot_engine != nullptr);
+    const Expected<GemmConfig> parsed = parse_gemm_config(config, has_dot_key());
     const Engine* engine = parsed ? engine_for(parsed->dot) : nullptr;
     return engine == nullptr ? kUnpredictableUs : predict_gemm_us(*engine, machine_of(device), problem, m, *parsed);
   }
@@ -115,7 +121,7 @@ class GemmFamily final : public KernelFamily {
     if (!usable) {
       return usable.error();
     }
-    const GemmConfig parsed = *parse_gemm_config(config, traits_.dot_engine != nullptr);
+    const GemmConfig parsed = *parse_gemm_config(config, has_dot_key());
     const Isa needed = parsed.dot ? Isa::avx512bf16 : traits_.needs;
     if (*usable < needed) {
       return make_error(ErrorCode::unavailable, "{} needs {}; the CPU at hand may use '{}'", traits_.name, isa_name(needed),
@@ -127,6 +133,12 @@ class GemmFamily final : public KernelFamily {
  private:
   const Engine* engine_for(bool dot) const noexcept {
     return !dot ? traits_.engine() : traits_.dot_engine == nullptr ? nullptr : traits_.dot_engine();
+  }
+
+  bool has_dot_key() const noexcept { return traits_.dot_engine != nullptr; }
+
+  bool heuristic_dot(const DeviceInfo& device, const Problem& problem, std::int64_t m) const {
+    return has_dot_key() && has_dot(isa_of(device)) && (problem.batch_invariant || prefers_dot(machine_of(device), m));
   }
 
   static Isa isa_of(const DeviceInfo& device) noexcept {

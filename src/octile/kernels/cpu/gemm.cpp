@@ -81,68 +81,104 @@ const std::uint8_t* codes_at(const Call& call, const Strip& strip, std::int64_t 
   return call.weight->group(strip.group) + k / kStepK * strip.step_bytes + strip.panel_begin * kBlockBytes;
 }
 
-void run_strip(const Call& call, const Unit& unit, const Pass& pass, const Strip& strip, std::int64_t panels_before,
-               const std::uint8_t* decoded, float* partial) noexcept {
-  const GemmPlan& plan = call.plan;
-  const Engine& engine = *plan.engine;
-  const std::int64_t column = strip.group * kGroupColumns + strip.panel_begin * kPanelColumns;
-  const MatrixView& y = call.args->y;
-  auto* y_bytes = static_cast<std::uint8_t*>(y.data);
+// Where the codes that a thread will want after those of this strip and pass begin, and how many lines they are.
+struct Prefetch {
+  const std::uint8_t* codes = nullptr;
+  std::int64_t lines = 0;
+};
 
+struct StripWork {
+  Strip strip;
+  std::uint8_t* decoded = nullptr;
+  float* partial = nullptr;
+  Prefetch prefetch;
+};
+
+TileArgs tile_args(const Call& call, const Pass& pass, const StripWork& work) noexcept {
+  const Strip& strip = work.strip;
+  const std::int64_t column = strip.group * kGroupColumns + strip.panel_begin * kPanelColumns;
   TileArgs tile;
   tile.steps = pass.k_count / kStepK;
   tile.step_bytes = strip.step_bytes;
-  tile.partial_row_floats = strip.panels * engine.partial_floats;
+  tile.keep = work.decoded;
+  tile.panels = strip.panels;
   tile.first_pass = pass.first;
   tile.last_pass = pass.last;
-  const std::uint8_t* codes = codes_at(call, strip, pass.k_begin);
-  tile.prefetch_bytes = plan.config.prefetch_bytes;
-  if (plan.config.fused) {
-    tile.weights = codes;
-  } else {
-    tile.weights = decoded + panels_before * kPanelColumns * pass.k_count * engine.value_bytes;
-    // The codes of this strip's next pass: in the group's one piece they follow those of this pass.
-    tile.prefetch = codes + tile.steps * strip.step_bytes;
-    tile.prefetch_bytes = plan.config.prefetch_bytes > 0 ? kBlockBytes : 0;
-  }
-  tile.output.y_row_stride = y.row_stride;
-  tile.output.dtype = y.dtype;
+  tile.output.y_row_stride = call.args->y.row_stride;
+  tile.output.dtype = call.args->y.dtype;
   tile.output.scales_w = call.weight->scales() + column;
   tile.output.bias = call.args->bias == nullptr ? nullptr : call.args->bias + column;
-  tile.output.columns = std::min<std::int64_t>(plan.n - column, strip.panels * kPanelColumns);
+  tile.output.columns = std::min<std::int64_t>(call.plan.n - column, strip.panels * kPanelColumns);
+  return tile;
+}
 
+TileKind kind_of_tile(Decode decode, std::int64_t tile, std::int64_t tiles) noexcept {
+  if (decode == Decode::ahead) {
+    return TileKind::decoded;
+  }
+  if (decode == Decode::in_registers || tiles == 1) {
+    return TileKind::fused;
+  }
+  return tile == 0 ? TileKind::keeping : TileKind::decoded;
+}
+
+void run_strip(const Call& call, const Unit& unit, const Pass& pass, const StripWork& work) noexcept {
+  const GemmPlan& plan = call.plan;
+  const Engine& engine = *plan.engine;
+  const MatrixView& y = call.args->y;
+  const std::int64_t column = work.strip.group * kGroupColumns + work.strip.panel_begin * kPanelColumns;
+  const std::uint8_t* codes = codes_at(call, work.strip, pass.k_begin);
   const Partition tiles = plan.row_tiles(unit.rows);
-  float* strip_partial = partial + panels_before * engine.partial_floats * unit.rows;
+  TileArgs tile = tile_args(call, pass, work);
+  std::int64_t lines_asked = 0;
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t rows = tiles.size(t);
     const std::int64_t row = unit.row_begin + tiles.begin(t);
+    const TileKind kind = kind_of_tile(plan.config.decode, t, tiles.parts);
     tile.activations = call.activations + (row * plan.padded_k + pass.k_begin * rows) * engine.value_bytes;
-    tile.partial = strip_partial + tiles.begin(t) * tile.partial_row_floats;
-    tile.output.y = y_bytes + (row * y.row_stride + column) * size_of(y.dtype);
+    tile.partial = work.partial + tiles.begin(t) * work.strip.panels * engine.partial_floats;
+    tile.output.y = static_cast<std::uint8_t*>(y.data) + (row * y.row_stride + column) * size_of(y.dtype);
     tile.output.scales_x = call.scales_x + row;
-    engine.tile(plan.config.fused, strip.panels, static_cast<int>(rows))(tile);
-    if (!plan.config.fused) {
-      tile.prefetch += tile.steps * tile.prefetch_bytes;
+    if (kind == TileKind::decoded) {
+      tile.weights = work.decoded;
+      // A line each step while there are lines to ask for; then the same line again, which costs next to nothing.
+      tile.prefetch = work.prefetch.codes + lines_asked * kBlockBytes;
+      tile.prefetch_bytes = lines_asked < work.prefetch.lines ? kBlockBytes : 0;
+      lines_asked += tile.prefetch_bytes == 0 ? 0 : tile.steps;
+    } else {
+      tile.weights = codes;
+      tile.prefetch_bytes = plan.config.prefetch_bytes;
     }
+    engine.tile(kind, work.strip.panels, static_cast<int>(rows))(tile);
   }
 }
 
-void run_unit(const Call& call, const Unit& unit, std::uint8_t* scratch) noexcept {
+// `next_codes`: the first codes of this thread's next unit, or nullptr.
+void run_unit(const Call& call, const Unit& unit, std::uint8_t* scratch, const std::uint8_t* next_codes) noexcept {
   const GemmPlan& plan = call.plan;
-  std::uint8_t* decoded = scratch;
   auto* partial = reinterpret_cast<float*>(scratch + plan.decoded_bytes());
   for (std::int64_t k = 0; k < plan.padded_k; k += plan.config.block_k) {
     const std::int64_t count = std::min(plan.config.block_k, plan.padded_k - k);
     const Pass pass = {k, count, k == 0, k + count == plan.padded_k};
-    if (!plan.config.fused) {
+    const auto decoded_of = [&](std::int64_t panels_before) {
+      return scratch + panels_before * kPanelColumns * count * plan.engine->value_bytes;
+    };
+    if (plan.config.decode == Decode::ahead) {
       for_each_strip(call, unit, [&](const Strip& strip, std::int64_t panels_before) {
         plan.engine->decode(codes_at(call, strip, k), strip.step_bytes, strip.panels, count / kStepK,
-                            plan.config.prefetch_bytes,
-                            decoded + panels_before * kPanelColumns * count * plan.engine->value_bytes);
+                            plan.config.prefetch_bytes, decoded_of(panels_before));
       });
     }
     for_each_strip(call, unit, [&](const Strip& strip, std::int64_t panels_before) {
-      run_strip(call, unit, pass, strip, panels_before, decoded, partial);
+      StripWork work;
+      work.strip = strip;
+      work.decoded = decoded_of(panels_before);
+      work.partial = partial + panels_before * plan.engine->partial_floats * unit.rows;
+      const std::int64_t lines = count / kStepK * strip.panels;
+      const std::uint8_t* next_pass = codes_at(call, strip, k + count);
+      const std::uint8_t* next = !pass.last ? next_pass : next_codes;
+      work.prefetch = {next, plan.config.prefetch_bytes > 0 && next != nullptr ? lines : 0};
+      run_strip(call, unit, pass, work);
     });
   }
 }
@@ -251,9 +287,14 @@ class GemmKernel final : public Kernel {
     std::atomic<std::int64_t> next = 0;
     const auto work = [&](int part) {
       std::uint8_t* scratch = call.scratch + part * call.plan.scratch_bytes();
-      for (std::int64_t unit = next.fetch_add(1, std::memory_order_relaxed); unit < units;
-           unit = next.fetch_add(1, std::memory_order_relaxed)) {
-        run_unit(call, unit_at(call, unit), scratch);
+      // The next unit is taken one ahead, so that its first codes can be asked for.
+      std::int64_t unit = next.fetch_add(1, std::memory_order_relaxed);
+      while (unit < units) {
+        const std::int64_t following = next.fetch_add(1, std::memory_order_relaxed);
+        const std::uint8_t* next_codes =
+            following < units ? call.weight->group(unit_at(call, following).group_begin) : nullptr;
+        run_unit(call, unit_at(call, unit), scratch, next_codes);
+        unit = following;
       }
     };
     ThreadPool::instance().run(static_cast<int>(std::min(call.plan.threads, units)), work);

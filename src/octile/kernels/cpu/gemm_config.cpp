@@ -22,10 +22,10 @@ constexpr Key kMicroN = {"MICRO_N", kPanelColumns, kGroupColumns, kPanelColumns}
 constexpr Key kBlockM = {"BLOCK_M", 1, 65536, 1};
 constexpr Key kBlockN = {"BLOCK_N", kGroupColumns, 4096, kGroupColumns};
 constexpr Key kBlockK = {"BLOCK_K", kPaddingK, 65536, kPaddingK};
-constexpr Key kFused = {"FUSED", 0, 1, 1};
+constexpr Key kDecode = {"DECODE", 0, 2, 1};
 constexpr Key kPrefetch = {"PREFETCH", 0, 65536, 64};
 constexpr Key kDot = {"DOT", 0, 1, 1};
-constexpr std::array kKeys = {kMicroM, kMicroN, kBlockM, kBlockN, kBlockK, kFused, kPrefetch, kDot};
+constexpr std::array kKeys = {kMicroM, kMicroN, kBlockM, kBlockN, kBlockK, kDecode, kPrefetch, kDot};
 
 Expected<void> check_value(const Key& key, std::int64_t value) {
   if (value < key.low || value > key.high || value % key.multiple != 0) {
@@ -45,7 +45,7 @@ TileConfig to_tile_config(const GemmConfig& config, bool has_dot) {
   result.set(kBlockM.name, config.block_m);
   result.set(kBlockN.name, config.block_n);
   result.set(kBlockK.name, config.block_k);
-  result.set(kFused.name, config.fused ? 1 : 0);
+  result.set(kDecode.name, static_cast<std::int64_t>(config.decode));
   result.set(kPrefetch.name, config.prefetch_bytes);
   if (has_dot) {
     result.set(kDot.name, config.dot ? 1 : 0);
@@ -60,7 +60,7 @@ Expected<GemmConfig> parse_gemm_config(const TileConfig& config, bool has_dot) {
     const auto* key = std::find_if(kKeys.begin(), end, [&name](const Key& k) { return name == k.name; });
     if (key == end) {
       return make_error(ErrorCode::invalid_argument,
-                        "{} = {}: unknown key; known are MICRO_M, MICRO_N, BLOCK_M, BLOCK_N, BLOCK_K, FUSED, PREFETCH{}",
+                        "{} = {}: unknown key; known are MICRO_M, MICRO_N, BLOCK_M, BLOCK_N, BLOCK_K, DECODE, PREFETCH{}",
                         name, value, has_dot ? ", DOT" : "");
     }
     if (auto ok = check_value(*key, value); !ok) {
@@ -78,7 +78,7 @@ Expected<GemmConfig> parse_gemm_config(const TileConfig& config, bool has_dot) {
   result.block_m = config.get(kBlockM.name, 0);
   result.block_n = config.get(kBlockN.name, 0);
   result.block_k = config.get(kBlockK.name, 0);
-  result.fused = config.get(kFused.name, 0) != 0;
+  result.decode = static_cast<Decode>(config.get(kDecode.name, 0));
   result.prefetch_bytes = config.get(kPrefetch.name, 0);
   result.dot = config.get(kDot.name, 0) != 0;
   return result;
@@ -117,7 +117,7 @@ std::int64_t GemmPlan::activation_bytes() const noexcept { return round_up(m * p
 
 std::int64_t GemmPlan::decoded_bytes() const noexcept {
   const std::int64_t columns = std::min(config.block_n, round_up(n, kPanelColumns));
-  return config.fused ? 0 : columns * std::min(config.block_k, padded_k) * engine->value_bytes;
+  return config.decode == Decode::in_registers ? 0 : columns * std::min(config.block_k, padded_k) * engine->value_bytes;
 }
 
 std::int64_t GemmPlan::partial_bytes() const noexcept {

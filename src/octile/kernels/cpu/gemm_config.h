@@ -6,7 +6,8 @@
 //   BLOCK_M  rows of a unit of work, [1, 65536]; a unit's rows are cut evenly into tiles of at most MICRO_M
 //   BLOCK_N  columns of a unit of work, a multiple of 64 in [64, 4096]
 //   BLOCK_K  elements of K of one pass, a multiple of 32 in [32, 65536]; between passes, partial sums rest in scratch
-//   FUSED    1: every tile decodes its weights in registers; 0: a pass decodes them once, into scratch
+//   DECODE   0: every tile decodes its weights in registers; 1: a pass decodes them ahead, into scratch; 2: the first tile
+//            of each strip of columns decodes in registers and keeps the result in scratch for the other rows
 //   PREFETCH bytes of codes asked for ahead, a multiple of 64 in [0, 65536]
 //   DOT      avx512 only. 1: VDPBF16PS on bf16 (needs BF16 and VBMI); 0: fp32 FMA
 //
@@ -32,7 +33,7 @@ struct GemmConfig {
   std::int64_t block_m = 1;
   std::int64_t block_n = kGroupColumns;
   std::int64_t block_k = kPaddingK;
-  bool fused = true;
+  Decode decode = Decode::in_registers;
   std::int64_t prefetch_bytes = 0;
   bool dot = false;
 };
@@ -61,7 +62,7 @@ struct GemmPlan {
   // Bytes of the parts of the workspace, each a multiple of 64: scales [m], activations, and scratch of each thread.
   std::int64_t scale_bytes() const noexcept;
   std::int64_t activation_bytes() const noexcept;
-  std::int64_t decoded_bytes() const noexcept;  // Of one pass of a unit; 0 where fused.
+  std::int64_t decoded_bytes() const noexcept;  // Of one pass of a unit; 0 where tiles decode in registers.
   std::int64_t partial_bytes() const noexcept;  // Partial sums of a unit; 0 where one pass does it.
   std::int64_t scratch_bytes() const noexcept { return decoded_bytes() + partial_bytes(); }
   std::int64_t workspace_bytes() const noexcept { return scale_bytes() + activation_bytes() + threads * scratch_bytes(); }
