@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/product_case.h"
+
+#include "octile/core/format.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace octile::test {
+
+std::string text(const ProductShape& shape) {
+  return format("M={} N={} K={} {} bias={} {} x_pad={} y_pad={}", shape.m, shape.n, shape.k, to_string(shape.out_dtype), shape.bias,
+                to_string(shape.accumulate), shape.x_pad, shape.y_pad);
+}
+
+ProductCase::ProductCase(const ProductShape& wanted) : shape(wanted) {
+  codes_x = random_codes(shape.m * (shape.k + shape.x_pad));
+  for (std::int64_t row = 0; row < shape.m; ++row) {
+    for (std::int64_t i = shape.k; i < shape.k + shape.x_pad; ++i) {
+      codes_x[static_cast<std::size_t>(row * (shape.k + shape.x_pad) + i)] = 0x7F;
+    }
+  }
+  scales_x = random_scales(shape.m);
+  codes_w = random_codes(shape.n * shape.k);
+  scales_w = random_scales(shape.n);
+  bias = normals(shape.n);
+  upload();
+}
+
+void ProductCase::upload() {
+  device_x_ = std::make_unique<DeviceBytes>(codes_x);
+  device_sx_ = std::make_unique<DeviceBytes>(scales_x);
+  device_bias_ = std::make_unique<DeviceBytes>(bias);
+  WeightSource source;
+  source.n = shape.n;
+  source.k = shape.k;
+  source.codes = codes_w.data();
+  source.scales = scales_w.data();
+  source.scale_count = shape.n;
+  auto packed = cuda::pack_row_major(*gpu().context, source);
+  ASSERT_TRUE(packed) << packed.error().message;
+  weight_ = *packed;
+}
+
+Problem ProductCase::problem() const {
+  Problem problem;
+  problem.n = shape.n;
+  problem.k = shape.k;
+  problem.out_dtype = shape.out_dtype;
+  problem.bias = shape.bias;
+  problem.accumulate = shape.accumulate;
+  return problem;
+}
+
+std::unique_ptr<Kernel> ProductCase::prepare(const KernelFamily& family, const TileConfig& config) const {
+  auto kernel = family.prepare(gpu().context->info, problem(), config, shape.m);
+  if (!kernel) {
+    ADD_FAILURE() << config.to_json() << ": " << kernel.error().message;
+    return nullptr;
+  }
+  return std::move(*kernel);
+}
+
+std::vector<unsigned char> ProductCase::run(const Kernel& kernel) {
+  constexpr std::int64_t kGuardBytes = 256;  // GuardedOutput's, before and after.
+  const std::int64_t y_stride = shape.n + shape.y_pad;
+  GuardedOutput y(shape.out_dtype, shape.m, shape.n, y_stride);
+  const std::int64_t y_bytes = shape.m * y_stride * size_of(shape.out_dtype);
+  auto* const host = static_cast<unsigned char*>(y.data()) - kGuardBytes;
+  DeviceBytes device_y(y_bytes + 2 * kGuardBytes);
+  device_y.upload(host);
+  DeviceBytes workspace(kernel.workspace_bytes(shape.m));
+  workspace.fill(0xFF);
+  LaunchArgs args;
+  args.activation.x = {device_x_->data(), DType::e4m3, shape.m, shape.k, shape.k + shape.x_pad, 1};
+  args.activation.scales = static_cast<const float*>(device_sx_->data());
+  args.y = {static_cast<unsigned char*>(device_y.data()) + kGuardBytes, shape.out_dtype, shape.m, shape.n, y_stride, 1};
+  args.bias = shape.bias ? static_cast<const float*>(device_bias_->data()) : nullptr;
+  args.workspace = workspace.data();
+  args.workspace_bytes = workspace.bytes();
+  const auto ran = kernel.run(*weight_, args);
+  EXPECT_TRUE(ran) << ran.error().message;
+  device_y.download(host);
+  EXPECT_TRUE(y.guards_intact()) << "bytes outside the output were written";
+  return {host + kGuardBytes, host + kGuardBytes + y_bytes};
+}
+
+void ProductCase::expect_right(const KernelFamily& family, const TileConfig& config) {
+  SCOPED_TRACE(seed_text());
+  SCOPED_TRACE(text(shape) + " " + config.to_json());
+  const auto kernel = prepare(family, config);
+  if (!kernel) {
+    return;
+  }
+  const std::vector<unsigned char> y = run(*kernel);
+  std::vector<std::uint8_t> contiguous;
+  for (std::int64_t row = 0; row < shape.m; ++row) {
+    const auto* begin = codes_x.data() + row * (shape.k + shape.x_pad);
+    contiguous.insert(contiguous.end(), begin, begin + shape.k);
+  }
+  const std::vector<double> reference =
+      reference_linear({shape.m, shape.n, shape.k, contiguous.data(), scales_x.data(), codes_w.data(), scales_w.data(),
+                        shape.bias ? bias.data() : nullptr});
+  const ErrorReport report =
+      compare_with_reference(y.data(), shape.out_dtype, shape.n + shape.y_pad, reference, shape.m, shape.n);
+  EXPECT_FALSE(report.nan_mismatch) << report.to_string();
+  EXPECT_LE(report.relative_frobenius, error_tolerance(shape.out_dtype, shape.k, shape.accumulate)) << report.to_string();
+  // A row is short, so its error spreads more than the whole's.
+  EXPECT_LE(report.largest_row, 4 * error_tolerance(shape.out_dtype, shape.k, shape.accumulate)) << report.to_string();
+}
+
+}  // namespace octile::test
