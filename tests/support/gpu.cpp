@@ -35,7 +35,7 @@ DeviceBytes::DeviceBytes(std::int64_t bytes) : bytes_(bytes) {
   buffer_ = std::move(*buffer);
 }
 
-CUdeviceptr DeviceBytes::pointer() const { return buffer_->pointer(); }
+cuda::CUdeviceptr DeviceBytes::pointer() const { return buffer_->pointer(); }
 void* DeviceBytes::data() const { return buffer_->data(); }
 
 void DeviceBytes::upload(const void* source) { must(cuda::upload_bytes(*gpu().context, pointer(), source, bytes_)); }

@@ -29,7 +29,7 @@ class DeviceBytes {
   explicit DeviceBytes(const std::vector<T>& values) : DeviceBytes(static_cast<std::int64_t>(values.size() * sizeof(T))) {
     upload(values.data());
   }
-  CUdeviceptr pointer() const;
+  cuda::CUdeviceptr pointer() const;
   void* data() const;
   std::int64_t bytes() const { return bytes_; }
   void upload(const void* source);

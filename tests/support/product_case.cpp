@@ -10,8 +10,8 @@
 namespace octile::test {
 
 std::string text(const ProductShape& shape) {
-  return format("M={} N={} K={} {} bias={} {} x_pad={} y_pad={}", shape.m, shape.n, shape.k, to_string(shape.out_dtype), shape.bias,
-                to_string(shape.accumulate), shape.x_pad, shape.y_pad);
+  return format("M={} N={} K={} {} bias={} {} x_pad={} y_pad={}", shape.m, shape.n, shape.k, to_string(shape.out_dtype),
+                shape.bias, to_string(shape.accumulate), shape.x_pad, shape.y_pad);
 }
 
 ProductCase::ProductCase(const ProductShape& wanted) : shape(wanted) {
@@ -29,6 +29,7 @@ ProductCase::ProductCase(const ProductShape& wanted) : shape(wanted) {
 }
 
 void ProductCase::upload() {
+  reference_.clear();
   device_x_ = std::make_unique<DeviceBytes>(codes_x);
   device_sx_ = std::make_unique<DeviceBytes>(scales_x);
   device_bias_ = std::make_unique<DeviceBytes>(bias);
@@ -86,6 +87,19 @@ std::vector<unsigned char> ProductCase::run(const Kernel& kernel) {
   return {host + kGuardBytes, host + kGuardBytes + y_bytes};
 }
 
+const std::vector<double>& ProductCase::reference() {
+  if (reference_.empty()) {
+    std::vector<std::uint8_t> contiguous;
+    for (std::int64_t row = 0; row < shape.m; ++row) {
+      const auto* begin = codes_x.data() + row * (shape.k + shape.x_pad);
+      contiguous.insert(contiguous.end(), begin, begin + shape.k);
+    }
+    reference_ = reference_linear({shape.m, shape.n, shape.k, contiguous.data(), scales_x.data(), codes_w.data(),
+                                   scales_w.data(), shape.bias ? bias.data() : nullptr});
+  }
+  return reference_;
+}
+
 void ProductCase::expect_right(const KernelFamily& family, const TileConfig& config) {
   SCOPED_TRACE(seed_text());
   SCOPED_TRACE(text(shape) + " " + config.to_json());
@@ -94,16 +108,8 @@ void ProductCase::expect_right(const KernelFamily& family, const TileConfig& con
     return;
   }
   const std::vector<unsigned char> y = run(*kernel);
-  std::vector<std::uint8_t> contiguous;
-  for (std::int64_t row = 0; row < shape.m; ++row) {
-    const auto* begin = codes_x.data() + row * (shape.k + shape.x_pad);
-    contiguous.insert(contiguous.end(), begin, begin + shape.k);
-  }
-  const std::vector<double> reference =
-      reference_linear({shape.m, shape.n, shape.k, contiguous.data(), scales_x.data(), codes_w.data(), scales_w.data(),
-                        shape.bias ? bias.data() : nullptr});
   const ErrorReport report =
-      compare_with_reference(y.data(), shape.out_dtype, shape.n + shape.y_pad, reference, shape.m, shape.n);
+      compare_with_reference(y.data(), shape.out_dtype, shape.n + shape.y_pad, reference(), shape.m, shape.n);
   EXPECT_FALSE(report.nan_mismatch) << report.to_string();
   EXPECT_LE(report.relative_frobenius, error_tolerance(shape.out_dtype, shape.k, shape.accumulate)) << report.to_string();
   // A row is short, so its error spreads more than the whole's.

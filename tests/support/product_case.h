@@ -50,6 +50,9 @@ class ProductCase {
   const ProductShape shape;
 
  private:
+  const std::vector<double>& reference();  // Of the codes as uploaded last.
+
+  std::vector<double> reference_;
   std::unique_ptr<DeviceBytes> device_x_, device_sx_, device_bias_;
   std::shared_ptr<PackedWeight> weight_;
 };

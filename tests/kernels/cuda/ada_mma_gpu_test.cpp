@@ -4,6 +4,7 @@
 #include "octile/core/float_formats.h"
 #include "octile/kernels/cuda/ada_mma_config.h"
 #include "octile/kernels/cuda/ada_mma_family.h"
+#include "octile/kernels/cuda/compile.h"
 #include "support/product_case.h"
 
 #include <gtest/gtest.h>
@@ -37,10 +38,32 @@ std::vector<TileConfig> tiles_of_every_kind() {
        {tile_of(16, 16, 32, 1, 1), tile_of(16, 16, 64, 2, 3), tile_of(16, 128, 64, 4, 6), tile_of(32, 64, 32, 4, 4, 3),
         tile_of(8, 32, 256, 4, 4, 1, true), tile_of(8, 16, 512, 4, 3, 2, true), tile_of(16, 64, 128, 4, 4, 1, true),
         tile_of(64, 64, 64, 4, 3, 4), tile_of(64, 128, 128, 8, 3, 1, true), tile_of(128, 64, 128, 4, 3, 2),
-        tile_of(16, 256, 128, 8, 3), tile_of(256, 16, 128, 8, 3), tile_of(128, 128, 128, 16, 3), tile_of(16, 16, 1024, 16, 3, 5)}) {
+        tile_of(16, 256, 128, 8, 3), tile_of(256, 16, 128, 8, 3), tile_of(128, 128, 128, 16, 3),
+        tile_of(16, 16, 1024, 16, 3, 5)}) {
     tiles.push_back(to_config(tile));
   }
   return tiles;
+}
+
+// Compiles the configs by all cores into the cache, since one after the other they take minutes of the GPU's time.
+void compile_ahead(const Problem& problem, const std::vector<TileConfig>& configs) {
+  const DeviceInfo& device = test::gpu().context->info;
+  std::vector<CompileRequest> requests;
+  for (const TileConfig& config : configs) {
+    const auto tile = parse_ada_tile(config);
+    const auto grid = tile ? check_ada_tile(device, problem, *tile) : Expected<WarpGrid>(tile.error());
+    if (!grid) {
+      continue;  // Whoever runs it says why.
+    }
+    const auto defines = ada_defines(*tile, *grid, problem.out_dtype, resolve_accumulate(problem.accumulate));
+    requests.push_back({compile_arch(device.arch), "ada_mma.cuh", defines, "octile_ada_mma"});
+    if (tile->split_k > 1) {
+      requests.push_back({compile_arch(device.arch), "ada_mma.cuh", defines, "octile_ada_mma_reduce"});
+    }
+  }
+  for (const auto& compiled : compile_all(requests)) {
+    EXPECT_TRUE(compiled) << compiled.error().message;
+  }
 }
 
 TEST(AdaMma, EveryKindOfTileIsRightWithTailsInEveryDimension) {
@@ -54,6 +77,7 @@ TEST(AdaMma, EveryKindOfTileIsRightWithTailsInEveryDimension) {
   for (const std::int64_t m : {1, 17, 130}) {
     shape.m = m;
     ProductCase one(shape);
+    compile_ahead(one.problem(), tiles_of_every_kind());
     for (const TileConfig& config : tiles_of_every_kind()) {
       one.expect_right(ada_mma_family(), config);
     }
@@ -69,6 +93,7 @@ TEST(AdaMma, EveryKindOfTileIsRightInPreciseMode) {
   shape.accumulate = Accumulate::precise;
   shape.out_dtype = DType::fp32;
   ProductCase one(shape);
+  compile_ahead(one.problem(), tiles_of_every_kind());
   for (const TileConfig& config : tiles_of_every_kind()) {
     one.expect_right(ada_mma_family(), config);
   }
@@ -111,14 +136,14 @@ TEST(AdaMma, OnesWithPowersOfTwoAsScalesAreExactEverywhere) {
     one.scales_w[static_cast<std::size_t>(i)] = std::ldexp(1.0F, static_cast<int>(i % 37) - 18);
   }
   one.upload();
+  compile_ahead(one.problem(), tiles_of_every_kind());
   for (const TileConfig& config : tiles_of_every_kind()) {
     const auto kernel = one.prepare(ada_mma_family(), config);
     ASSERT_NE(kernel, nullptr);
     const auto bytes = one.run(*kernel);
     for (std::int64_t m = 0; m < shape.m; ++m) {
       for (std::int64_t n = 0; n < shape.n; ++n) {
-        const float want =
-            256.0F * one.scales_x[static_cast<std::size_t>(m)] * one.scales_w[static_cast<std::size_t>(n)];
+        const float want = 256.0F * one.scales_x[static_cast<std::size_t>(m)] * one.scales_w[static_cast<std::size_t>(n)];
         ASSERT_EQ(load_as_float(bytes.data(), DType::fp32, m * shape.n + n), want)
             << config.to_json() << " at (" << m << ", " << n << ")";
       }
@@ -139,6 +164,7 @@ TEST(AdaMma, ARowOrChannelOfNaNStaysAlone) {
   one.scales_x[4] = std::numeric_limits<float>::quiet_NaN();
   one.codes_w[static_cast<std::size_t>(33 * shape.k + 299)] = 0xFF;
   one.upload();
+  compile_ahead(one.problem(), tiles_of_every_kind());
   for (const TileConfig& config : tiles_of_every_kind()) {
     one.expect_right(ada_mma_family(), config);
   }
@@ -151,6 +177,7 @@ TEST(AdaMma, AHundredRunsGiveTheSameBits) {
   shape.n = 1030;
   shape.k = 4100;
   ProductCase one(shape);
+  compile_ahead(one.problem(), tiles_of_every_kind());
   for (const TileConfig& config : tiles_of_every_kind()) {
     const auto kernel = one.prepare(ada_mma_family(), config);
     ASSERT_NE(kernel, nullptr);
@@ -172,10 +199,11 @@ TEST(AdaMma, ARowsBitsDoNotDependOnTheBatchInBatchInvariantMode) {
   for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
     std::vector<unsigned char> rows;
     int compared = 0;
+    Problem problem = all.problem();
+    problem.accumulate = accumulate;
+    problem.batch_invariant = true;
+    compile_ahead(problem, tiles_of_every_kind());
     for (const TileConfig& config : tiles_of_every_kind()) {
-      Problem problem = all.problem();
-      problem.accumulate = accumulate;
-      problem.batch_invariant = true;
       if (!ada_mma_family().check(device, problem, config)) {
         continue;
       }

@@ -16,7 +16,8 @@ namespace octile::test {
 inline std::vector<TileConfig> l40s_tiles() {
   std::vector<TileConfig> tiles;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(OCTILE_TEST_SOURCE_DIR) + "/tables/NVIDIA_L40S")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(OCTILE_TEST_SOURCE_DIR) + "/tables/NVIDIA_L40S")) {
     if (entry.path().extension() == ".json") {
       files.push_back(entry.path());
     }

@@ -92,12 +92,23 @@ std::vector<unsigned char> mixed_rows(const Case& c) {
     float* x = values.data() + c.offset + row * c.row_stride;
     for (std::int64_t i = 0; i < c.k; ++i) {
       switch (row % 9) {
-        case 1: x[i] = i % 2 == 0 ? 0.0F : -0.0F; break;
-        case 2: x[i] *= 1e-38F; break;
-        case 3: x[i] *= 1e-40F; break;
-        case 4: x[i] *= 1e4F; break;
-        case 5: x[i] = std::ldexp(std::round(x[i] * 8.0F), -3); break;  // Quotients that tie.
-        default: break;
+        case 1:
+          x[i] = i % 2 == 0 ? 0.0F : -0.0F;
+          break;
+        case 2:
+          x[i] *= 1e-38F;
+          break;
+        case 3:
+          x[i] *= 1e-40F;
+          break;
+        case 4:
+          x[i] *= 1e4F;
+          break;
+        case 5:
+          x[i] = std::ldexp(std::round(x[i] * 8.0F), -3);
+          break;  // Quotients that tie.
+        default:
+          break;
       }
     }
     if (row % 9 == 6) {

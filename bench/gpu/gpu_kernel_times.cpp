@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the CUDA families' kernels at the linears of Qwen3-8B: cold weights (rotating copies of >= 400 MB), one CUDA graph a
+// candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
+//
+//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...]
+#include "octile/core/format.h"
+#include "octile/kernels/backend.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace octile {
+namespace {
+
+struct Shape {
+  const char* name;
+  std::int64_t n;
+  std::int64_t k;
+};
+constexpr std::array kShapes = {Shape{"qkv", 6144, 4096}, Shape{"o", 4096, 4096}, Shape{"down", 4096, 12288},
+                                Shape{"gate_up", 24576, 4096}};
+constexpr std::int64_t kColdBytes = std::int64_t{420} << 20;
+constexpr int kReplays = 9;
+
+struct Options {
+  std::string json;
+  std::vector<std::int64_t> ms = {1, 8, 16, 64};
+  std::size_t tiles = 6;
+  std::vector<std::string> families = {"ada_mma"};
+};
+
+struct Row {
+  std::string shape;
+  std::int64_t m = 0;
+  std::string scope;
+  std::string family;
+  std::string config;
+  double us = 0;
+};
+
+[[noreturn]] void fail(const std::string& message) {
+  std::fprintf(stderr, "%s\n", message.c_str());
+  std::exit(1);
+}
+template <class T>
+T must(Expected<T> result) {
+  if (!result) {
+    fail(result.error().message);
+  }
+  return std::move(*result);
+}
+void must(const Expected<void>& result) {
+  if (!result) {
+    fail(result.error().message);
+  }
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+  }
+  return parts;
+}
+
+std::int64_t number(const std::string& text) {
+  std::int64_t value = 0;
+  if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      error != std::errc{} || end != text.data() + text.size() || value < 1) {
+    fail(format("want a positive number, got '{}'", text));
+  }
+  return value;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    const std::string value = argv[i + 1];
+    if (name == "--json") {
+      options.json = value;
+    } else if (name == "--m") {
+      options.ms.clear();
+      std::ranges::transform(split(value), std::back_inserter(options.ms), number);
+    } else if (name == "--tiles") {
+      options.tiles = static_cast<std::size_t>(number(value));
+    } else if (name == "--families") {
+      options.families = split(value);
+    } else {
+      fail(format("unknown option {}", name));
+    }
+  }
+  return options;
+}
+
+// Random finite codes: quick, and nothing compresses or repeats within a row.
+std::vector<std::uint8_t> random_codes(std::int64_t count) {
+  std::mt19937_64 generator(std::random_device{}());
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(count));
+  for (auto& code : codes) {
+    code = static_cast<std::uint8_t>(generator() >> 40);
+    code = (code & 0x7F) > 0x60 ? static_cast<std::uint8_t>(code & 0x9F) : code;
+  }
+  return codes;
+}
+
+class Bench {
+ public:
+  Bench(const Device& device, Options options) : device_(device), options_(std::move(options)) {}
+
+  void run() {
+    for (const Shape& shape : kShapes) {
+      prepare(shape);
+      for (const std::int64_t m : options_.ms) {
+        point(shape, m);
+      }
+    }
+    if (!options_.json.empty()) {
+      write();
+    }
+  }
+
+ private:
+  std::unique_ptr<DeviceBuffer> buffer(std::int64_t bytes) { return must(device_.backend->allocate(device_.info, bytes)); }
+
+  void prepare(const Shape& shape) {
+    weights_.clear();
+    const std::vector<std::uint8_t> codes = random_codes(shape.n * shape.k);
+    const std::vector<float> scales(static_cast<std::size_t>(shape.n), 0.01F);
+    WeightSource source;
+    source.n = shape.n;
+    source.k = shape.k;
+    source.codes = codes.data();
+    source.scales = scales.data();
+    source.scale_count = shape.n;
+    const std::int64_t copies = std::max<std::int64_t>(2, (kColdBytes + shape.n * shape.k - 1) / (shape.n * shape.k));
+    for (std::int64_t i = 0; i < copies; ++i) {
+      weights_.push_back(must(device_.backend->pack(device_.info, "row_major", source)));
+    }
+    const std::int64_t most = *std::ranges::max_element(options_.ms);
+    const std::vector<std::uint8_t> bytes = random_codes(most * shape.k * 2);
+    raw_ = buffer(most * shape.k * 2);
+    must(device_.backend->upload(device_.info, raw_->data(), bytes.data(), raw_->bytes()));
+    codes_ = buffer(most * shape.k);
+    must(device_.backend->upload(device_.info, codes_->data(), bytes.data(), codes_->bytes()));
+    const std::vector<float> ones(static_cast<std::size_t>(most), 1.0F);
+    scales_ = buffer(most * 4);
+    must(device_.backend->upload(device_.info, scales_->data(), ones.data(), most * 4));
+    y_ = buffer(most * shape.n * 2);
+    compile_ahead(shape);
+  }
+
+  Problem problem_of(const Shape& shape) const {
+    Problem problem;
+    problem.n = shape.n;
+    problem.k = shape.k;
+    return problem;
+  }
+
+  // The configs of a family that are timed at M, the one it would choose itself first.
+  std::vector<TileConfig> configs_of(const KernelFamily& family, const Shape& shape, std::int64_t m) const {
+    std::vector<TileConfig> configs = family.space(device_.info, problem_of(shape), m);
+    configs.insert(configs.begin(), family.heuristic(device_.info, problem_of(shape), m));
+    configs.erase(std::remove(configs.begin() + 1, configs.end(), TileConfig(configs.front())), configs.end());
+    configs.resize(std::min(configs.size(), options_.tiles));
+    return configs;
+  }
+
+  // All kernels of a shape at once into the cache, since compiling them one by one takes longer than timing them.
+  void compile_ahead(const Shape& shape) {
+    std::vector<std::future<bool>> compiled;
+    for (const std::string& name : options_.families) {
+      const KernelFamily* family = find_family(name);
+      if (family == nullptr) {
+        fail(format("no family {}", name));
+      }
+      for (const std::int64_t m : options_.ms) {
+        for (const TileConfig& config : configs_of(*family, shape, m)) {
+          compiled.push_back(std::async(std::launch::async, [this, family, config, m, problem = problem_of(shape)] {
+            return family->prepare(device_.info, problem, config, m).has_value();
+          }));
+        }
+      }
+    }
+  }
+
+  struct Candidate {
+    Row row;
+    std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<TimedSequence> sequence;
+    std::vector<double> times;
+  };
+
+  void add(std::vector<Candidate>& candidates, const Shape& shape, std::int64_t m, std::string scope, std::string family,
+           const std::string& config, std::unique_ptr<Kernel> kernel) {
+    const std::int64_t bytes = std::max<std::int64_t>(kernel->workspace_bytes(m), 256);
+    workspaces_.push_back(buffer(bytes));
+    LaunchArgs args;
+    args.activation.x = {codes_->data(), DType::e4m3, m, shape.k, shape.k, 1};
+    args.activation.scales = static_cast<const float*>(scales_->data());
+    if (scope == "linear") {
+      args.activation.x = {raw_->data(), DType::bf16, m, shape.k, shape.k, 1};
+      args.activation.scales = nullptr;
+    }
+    args.y = {y_->data(), DType::bf16, m, shape.n, shape.n, 1};
+    args.workspace = workspaces_.back()->data();
+    args.workspace_bytes = bytes;
+    std::vector<TimedCall> calls;
+    const std::size_t rounds = std::max<std::size_t>(1, 60 / weights_.size());
+    for (std::size_t i = 0; i < rounds * weights_.size(); ++i) {
+      calls.emplace_back([args, weight = weights_[i % weights_.size()], run = kernel.get()](void* stream) mutable {
+        args.stream = stream;
+        return run->run(*weight, args);
+      });
+    }
+    auto sequence = device_.backend->make_sequence(device_.info, std::move(calls));
+    if (!sequence) {
+      std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), config.c_str(),
+                  sequence.error().message.c_str());
+      return;
+    }
+    Candidate candidate;
+    candidate.row = {shape.name, m, std::move(scope), std::move(family), config, 0};
+    candidate.kernel = std::move(kernel);
+    candidate.sequence = std::move(*sequence);
+    candidates.push_back(std::move(candidate));
+  }
+
+  void point(const Shape& shape, std::int64_t m) {
+    std::vector<Candidate> candidates;
+    workspaces_.clear();
+    add(candidates, shape, m, "floor", "stream_floor", "{}", must(device_.backend->prepare_stream_floor(device_.info)));
+    for (const std::string& name : options_.families) {
+      const KernelFamily* family = find_family(name);
+      for (const TileConfig& config : configs_of(*family, shape, m)) {
+        for (const char* scope : {"gemm", "linear"}) {
+          auto kernel = family->prepare(device_.info, problem_of(shape), config, m);
+          if (!kernel) {
+            std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), config.to_json().c_str(),
+                        kernel.error().message.c_str());
+            continue;
+          }
+          add(candidates, shape, m, scope, name, config.to_json(), std::move(*kernel));
+        }
+      }
+    }
+    for (int replay = 0; replay < kReplays; ++replay) {
+      for (Candidate& candidate : candidates) {
+        candidate.times.push_back(must(candidate.sequence->time_us()));
+      }
+    }
+    report(shape, m, candidates);
+  }
+
+  void report(const Shape& shape, std::int64_t m, std::vector<Candidate>& candidates) {
+    for (Candidate& candidate : candidates) {
+      std::ranges::nth_element(candidate.times, candidate.times.begin() + kReplays / 2);
+      candidate.row.us = candidate.times[kReplays / 2];
+      rows_.push_back(candidate.row);
+    }
+    std::printf("%-8s M=%-5lld floor %7.2f", shape.name, static_cast<long long>(m), candidates.front().row.us);
+    for (const std::string& family : options_.families) {
+      for (const char* scope : {"gemm", "linear"}) {
+        const Row* first = nullptr;
+        const Row* best = nullptr;
+        for (const Candidate& candidate : candidates) {
+          if (candidate.row.family == family && candidate.row.scope == scope) {
+            first = first == nullptr ? &candidate.row : first;
+            best = best == nullptr || candidate.row.us < best->us ? &candidate.row : best;
+          }
+        }
+        if (best != nullptr) {
+          std::printf(" | %s %s heuristic %.2f best %.2f", family.c_str(), scope, first->us, best->us);
+          if (std::strcmp(scope, "gemm") == 0) {
+            std::printf(" %s", best->config.c_str());
+          }
+        }
+      }
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  void write() {
+    std::ofstream out(options_.json);
+    out << format(
+        "{{\"device_name\": \"{}\", \"unit\": \"us\", \"protocol\": \"median of {} replays of a graph of >= 60 calls, cold "
+        "weights, candidates interleaved\", \"rows\": [",
+        device_.info.name, kReplays);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const Row& row = rows_[i];
+      out << format(
+          "{}\n  {{\"shape\": \"{}\", \"m\": {}, \"scope\": \"{}\", \"family\": \"{}\", \"config\": {}, \"us\": {:.3f}}}",
+          i == 0 ? "" : ",", row.shape, row.m, row.scope, row.family, row.config, row.us);
+    }
+    out << "\n]}\n";
+    if (!out) {
+      fail(format("cannot write {}", options_.json));
+    }
+  }
+
+  Device device_;
+  Options options_;
+  std::vector<std::shared_ptr<PackedWeight>> weights_;
+  std::vector<std::unique_ptr<DeviceBuffer>> workspaces_;
+  std::unique_ptr<DeviceBuffer> raw_, codes_, scales_, y_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+}  // namespace octile
+
+int main(int argc, char** argv) {
+  octile::Options options = octile::parse(argc, argv);
+  const octile::Device device = octile::must(octile::find_device("cuda:0"));
+  octile::Bench(device, std::move(options)).run();
+}
