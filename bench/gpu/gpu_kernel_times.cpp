@@ -4,7 +4,7 @@
 //
 //   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...]
 #include "octile/core/format.h"
-#include "octile/kernels/backend.h"
+#include "octile/kernels/cuda/cuda_backend.h"
 
 #include <algorithm>
 #include <array>
@@ -172,6 +172,15 @@ class Bench {
     return problem;
   }
 
+  const KernelFamily* family_named(const std::string& name) const {
+    const auto families = device_.backend->families();
+    const auto found = std::ranges::find(families, name, &KernelFamily::name);
+    if (found == families.end()) {
+      fail(format("no family {}", name));
+    }
+    return *found;
+  }
+
   // The configs of a family that are timed at M, the one it would choose itself first.
   std::vector<TileConfig> configs_of(const KernelFamily& family, const Shape& shape, std::int64_t m) const {
     std::vector<TileConfig> configs = family.space(device_.info, problem_of(shape), m);
@@ -185,10 +194,7 @@ class Bench {
   void compile_ahead(const Shape& shape) {
     std::vector<std::future<bool>> compiled;
     for (const std::string& name : options_.families) {
-      const KernelFamily* family = find_family(name);
-      if (family == nullptr) {
-        fail(format("no family {}", name));
-      }
+      const KernelFamily* family = family_named(name);
       for (const std::int64_t m : options_.ms) {
         for (const TileConfig& config : configs_of(*family, shape, m)) {
           compiled.push_back(std::async(std::launch::async, [this, family, config, m, problem = problem_of(shape)] {
@@ -246,7 +252,7 @@ class Bench {
     workspaces_.clear();
     add(candidates, shape, m, "floor", "stream_floor", "{}", must(device_.backend->prepare_stream_floor(device_.info)));
     for (const std::string& name : options_.families) {
-      const KernelFamily* family = find_family(name);
+      const KernelFamily* family = family_named(name);
       for (const TileConfig& config : configs_of(*family, shape, m)) {
         for (const char* scope : {"gemm", "linear"}) {
           auto kernel = family->prepare(device_.info, problem_of(shape), config, m);
@@ -327,6 +333,11 @@ class Bench {
 
 int main(int argc, char** argv) {
   octile::Options options = octile::parse(argc, argv);
-  const octile::Device device = octile::must(octile::find_device("cuda:0"));
+  const octile::Backend& backend = octile::cuda::cuda_backend();
+  const std::vector<octile::DeviceInfo> devices = backend.devices();
+  if (devices.empty()) {
+    octile::fail("no CUDA device");
+  }
+  const octile::Device device = {&backend, devices.front()};
   octile::Bench(device, std::move(options)).run();
 }

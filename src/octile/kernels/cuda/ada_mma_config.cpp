@@ -17,9 +17,10 @@ constexpr int kMaxRegisters = 255;      // Of a thread.
 constexpr int kRegistersPerSm = 65536;  // Of a block, too.
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxSums = 128;  // fp32 sums a thread can hold beside its fragments.
-constexpr int kFewSums = 32;   // Up to here, splitting K among warps costs less than the shared-memory reads it saves.
-
-// One key of a config: its range, and whether it must be a power of two.
+// Up to here, splitting K among warps costs less than the shared-memory reads it saves; where the instruction is emulated a
+// read costs its unpacking, too.
+constexpr int kFewSums = 32;
+constexpr int kFewSumsEmulated = 64;
 struct Key {
   const char* name;
   std::int64_t lowest;
@@ -93,7 +94,9 @@ Expected<void> check_one_order(const DeviceInfo& device, const Problem& problem,
 }
 
 // The way for the warps to share the tile that reads the fewest bytes from shared memory.
-Expected<WarpGrid> plan_warps(const AdaTile& tile, std::int64_t shared_limit, int most_k_groups) {
+Expected<WarpGrid> plan_warps(const AdaTile& tile, const DeviceInfo& device, int most_k_groups) {
+  const std::int64_t shared_limit = device.shared_memory_bytes;
+  const int few_sums = emulated(device.arch) ? kFewSumsEmulated : kFewSums;
   const int p = rows_p(tile);
   const int q = rows_q(tile);
   std::optional<WarpGrid> best;
@@ -110,7 +113,7 @@ Expected<WarpGrid> plan_warps(const AdaTile& tile, std::int64_t shared_limit, in
         continue;
       }
       // Bytes read from shared memory a byte of K, and fewer K groups where that ties.
-      const std::array<int, 3> cost = {k > 1 && sums > kFewSums ? 1 : 0, along_q * p + along_p * q, k};
+      const std::array<int, 3> cost = {k > 1 && sums > few_sums ? 1 : 0, along_q * p + along_p * q, k};
       if (!best || cost < best_cost) {
         best = grid;
         best_cost = cost;
@@ -196,7 +199,7 @@ Expected<WarpGrid> check_ada_tile(const DeviceInfo& device, const Problem& probl
     return illegal(tile, "numerics=baseline asks for the bits of the vendor's kernel, which mma.sync does not give");
   }
   const int threads = tile.warps * 32;
-  auto grid = plan_warps(tile, device.shared_memory_bytes, problem.batch_invariant ? 1 : tile.warps);
+  auto grid = plan_warps(tile, device, problem.batch_invariant ? 1 : tile.warps);
   if (!grid) {
     return grid.error();
   }

@@ -21,20 +21,22 @@ struct ArchRates {
   double fma_per_sm;           // Of mma.sync e4m3.
   std::int64_t shared_per_sm;  // Bytes of shared memory.
   double latency_us;           // From a request to its data under load.
+  double unpack_per_sm;        // Operand bytes that warps can read from shared memory (and unpack, where the instruction is
+                               // emulated).
 };
 
 ArchRates rates_of(const DeviceInfo& device) noexcept {
   const int capability = compute_capability(device.arch);
   if (capability >= 120) {
-    return {10.0e3, 40.0e3, 2.4e6, 100 << 10, 0.8};
+    return {10.0e3, 40.0e3, 2.4e6, 100 << 10, 1.2, 220.0e3};
   }
   if (capability >= 100) {
-    return {48.0e3, 70.0e3, 1.2e6, 228 << 10, 0.8};
+    return {48.0e3, 70.0e3, 1.2e6, 228 << 10, 1.6, 55.0e3};
   }
   if (capability >= 90) {
-    return {32.5e3, 60.0e3, 1.2e6, 228 << 10, 0.8};  // H200: 4.3 TB/s; the instruction is emulated on fp16's.
+    return {32.5e3, 60.0e3, 1.2e6, 228 << 10, 1.6, 55.0e3};  // H200: 4.3 TB/s; unpacking is what was measured at M = 64.
   }
-  return {5.2e3, 30.0e3, 2.2e6, 100 << 10, 0.8};  // L40S: 864 GB/s at 85 %.
+  return {5.2e3, 30.0e3, 2.2e6, 100 << 10, 1.2, 220.0e3};  // L40S: 864 GB/s at 85 %.
 }
 
 constexpr double kLaunchUs = 2.0;
@@ -67,27 +69,29 @@ double ada_predict_us(const DeviceInfo& device, const Problem& problem, std::int
   const double k_block = static_cast<double>(divide_up(divide_up(problem.k, tile.block_k), tile.split_k)) * tile.block_k;
   const double rows_read = static_cast<double>(std::min<std::int64_t>(m, tile.block_m));
   const double block_bytes = k_block * (rows_read + tile.block_n);
-  // Memory: the weights once, shared by all SMs; at most what the requests in flight sustain.
-  const double in_flight = together * tile.buffers() * tile.block_k * (rows_read + tile.block_n);
+  // Memory: the weights once, shared by all SMs; at most what the requests in flight sustain (a ring of one buffer waits for
+  // each).
+  const double ahead = tile.buffers() > 1 ? tile.buffers() - 1 : 0.5;
+  const double in_flight = together * ahead * tile.block_k * (rows_read + tile.block_n);
   const double l2_rate = std::min(rates.l2_bytes_per_sm, in_flight / rates.latency_us);
-  const double dram_rate = std::min(rates.dram_bytes_per_sm, in_flight / rates.latency_us);
+  const double dram_rate =
+      std::min(rates.dram_bytes_per_sm, together * ahead * tile.block_k * tile.block_n / rates.latency_us);
   const double weight_bytes = static_cast<double>(problem.n) * static_cast<double>(problem.k);
   const double dram_us = std::max(weight_bytes / sms / rates.dram_bytes_per_sm,
                                   most_blocks * k_block * tile.block_n / static_cast<double>(tiles_m) / dram_rate);
   const double l2_us = most_blocks * block_bytes / l2_rate;
-  // Multiplications: whole fragments, fed from shared memory at 128 bytes a clock (about 220 KB a microsecond).
+  // Multiplications of whole fragments, and the operands' way to them; below eight warps an SM latencies show.
   const double fma_us = most_blocks * k_block * tile.block_m * tile.block_n / rates.fma_per_sm;
   const double p = tile.swap_ab ? tile.block_n : tile.block_m;
   const double q = tile.swap_ab ? tile.block_m : tile.block_n;
-  const double shared_us = most_blocks * k_block * (grid->q * p + grid->p * q) / 220.0e3;
-  // Emulation unpacks every operand that a warp reads: about as dear as the reads.
-  const bool emulated = compute_capability(device.arch) >= 90 && compute_capability(device.arch) < 120;
-  const double steps_us = waves * k_block / tile.block_k * kStepUs * (tile.buffers() == 1 && together < 2 ? 8 : 1);
+  const double operands_us = most_blocks * k_block * (grid->q * p + grid->p * q) / rates.unpack_per_sm;
+  const double warps_short = std::max(1.0, 8.0 / (together * tile.warps));
+  const double compute_us = std::max(fma_us, operands_us) * warps_short;
+  const double steps_us = waves * k_block / tile.block_k * kStepUs;
   const double reduce_us =
       tile.split_k > 1 ? 1.5 + static_cast<double>(partial_bytes(tile, m, problem.n)) * 2.0 / (sms * rates.l2_bytes_per_sm)
                        : 0.0;
-  return kLaunchUs + std::max({dram_us, l2_us, fma_us, shared_us * (emulated ? 2.0 : 1.0)}) + steps_us + waves * 0.4 +
-         reduce_us;
+  return kLaunchUs + std::max({dram_us, l2_us, compute_us}) + steps_us + waves * 0.4 + reduce_us;
 }
 
 std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which configs of ada_mma are legal where, and what the family chooses by itself. Needs no GPU.
+#include "octile/kernels/cuda/ada_mma_config.h"
+
+#include "kernels/cuda/l40s_tables.h"
+#include "octile/kernels/cuda/ada_mma_family.h"
+#include "octile/kernels/known_devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace octile::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+Problem problem_of(std::int64_t n, std::int64_t k) {
+  Problem problem;
+  problem.n = n;
+  problem.k = k;
+  return problem;
+}
+
+TileConfig config_of(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t warps, std::int64_t stages) {
+  TileConfig config;
+  config.set("BLOCK_SIZE_M", m);
+  config.set("BLOCK_SIZE_N", n);
+  config.set("BLOCK_SIZE_K", k);
+  config.set("num_warps", warps);
+  config.set("num_stages", stages);
+  return config;
+}
+
+std::string why_illegal(const std::string& device, const TileConfig& config,
+                        const Problem& problem = problem_of(4096, 4096)) {
+  const auto checked = ada_mma_family().check(*known_device(device), problem, config);
+  return checked ? "legal" : checked.error().message;
+}
+
+TEST(AdaMmaConfig, EveryTileOfThePublishedTablesIsLegalOnItsDevice) {
+  const auto tiles = test::l40s_tiles();
+  EXPECT_GE(tiles.size(), 25U);
+  for (const TileConfig& tile : tiles) {
+    EXPECT_EQ(why_illegal("NVIDIA_L40S", tile), "legal") << tile.to_json();
+  }
+}
+
+TEST(AdaMmaConfig, AnIllegalValueIsNamedWithItsKeyAndRange) {
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(16, 32, 48, 4, 3)), HasSubstr("BLOCK_SIZE_K = 48"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(16, 32, 2048, 4, 3)), HasSubstr("32..1024"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(16, 32, 128, 3, 3)), HasSubstr("num_warps = 3"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(0, 32, 128, 4, 3)), HasSubstr("BLOCK_SIZE_M = 0"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(16, 32, 128, 4, 0)), HasSubstr("num_stages = 0"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(8, 32, 128, 4, 3)), HasSubstr("SWAP_AB"));
+}
+
+TEST(AdaMmaConfig, AMissingOrUnknownKeyIsNamed) {
+  TileConfig missing;
+  missing.set("BLOCK_SIZE_M", 16);
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", missing), HasSubstr("BLOCK_SIZE_N is missing"));
+  TileConfig unknown = config_of(16, 32, 128, 4, 3);
+  unknown.set("waves_per_eu", 2);
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", unknown), HasSubstr("unknown key waves_per_eu = 2"));
+}
+
+TEST(AdaMmaConfig, ATileOfABigGpuDoesNotFitASmallOne) {
+  const TileConfig big = config_of(64, 128, 256, 8, 5);  // 4 buffers x 48 KiB.
+  EXPECT_EQ(why_illegal("NVIDIA_H200", big), "legal");
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", big), HasSubstr("196608 bytes of shared memory"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", big), HasSubstr("101376"));
+}
+
+TEST(AdaMmaConfig, TooManySumsOrWarpsForATileAreRefusedWithTheReason) {
+  EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(256, 256, 64, 8, 2)), HasSubstr("128 sums a thread"));
+  EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(16, 16, 32, 4, 2)), HasSubstr("4 warps cannot share it"));
+}
+
+TEST(AdaMmaConfig, NeedsAnArchitectureWithTheInstruction) {
+  const auto available = ada_mma_family().available(*known_device("NVIDIA_A100-SXM4-80GB"));
+  ASSERT_FALSE(available);
+  EXPECT_THAT(available.error().message, HasSubstr("sm_89"));
+  EXPECT_THAT(available.error().message, HasSubstr("sm_80"));
+}
+
+TEST(AdaMmaConfig, BaselineNumericsAreRefusedSinceItsBitsAreTheVendors) {
+  Problem problem = problem_of(4096, 4096);
+  problem.numerics = Numerics::baseline;
+  EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(64, 64, 128, 4, 3), problem), HasSubstr("numerics=baseline"));
+}
+
+TEST(AdaMmaConfig, BatchInvariantModeAllowsOnlyTilesWithOneOrderAlongK) {
+  Problem problem = problem_of(4096, 4096);
+  problem.batch_invariant = true;
+  TileConfig split = config_of(64, 64, 128, 4, 3);
+  EXPECT_EQ(why_illegal("NVIDIA_L40S", split, problem), "legal");
+  split.set("SPLIT_K", 2);
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", split, problem), HasSubstr("SPLIT_K"));
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(16, 16, 1024, 4, 3), problem), HasSubstr("4 warps cannot share it"));
+  problem.accumulate = Accumulate::precise;
+  EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(64, 64, 64, 4, 3), problem), HasSubstr("BLOCK_SIZE_K >= 128"));
+}
+
+TEST(AdaMmaConfig, ConfigsSurviveTheWayThroughATile) {
+  TileConfig config = config_of(16, 64, 256, 4, 4);
+  config.set("GROUP_SIZE_M", 4);
+  config.set("SPLIT_K", 3);
+  config.set("SWAP_AB", 1);
+  config.set("PDL", 2);
+  const auto tile = parse_ada_tile(config);
+  ASSERT_TRUE(tile) << tile.error().message;
+  EXPECT_EQ(to_config(*tile), config);
+  EXPECT_EQ(tile->buffers(), 3);
+}
+
+TEST(AdaMmaConfig, SurplusWarpsSplitKAndTheStagedOutputsAreCounted) {
+  const DeviceInfo device = *known_device("NVIDIA_L40S");
+  const auto tile = parse_ada_tile(config_of(16, 16, 1024, 4, 3));
+  ASSERT_TRUE(tile);
+  const auto grid = check_ada_tile(device, problem_of(4096, 4096), *tile);
+  ASSERT_TRUE(grid) << grid.error().message;
+  EXPECT_EQ(grid->p * grid->q * grid->k, 4);
+  EXPECT_GT(grid->k, 1);
+  EXPECT_TRUE(grid->staged);
+  EXPECT_EQ(shared_bytes(*tile, *grid), 2 * 32 * 1024);
+}
+
+TEST(AdaMmaConfig, SpaceAndHeuristicAreLegalOnEveryKnownGpuForEveryKindOfProblem) {
+  for (const DeviceInfo& device : known_gpus()) {
+    if (!ada_mma_family().available(device)) {
+      continue;
+    }
+    for (const bool batch_invariant : {false, true}) {
+      for (const std::int64_t m : {1, 17, 64, 1000}) {
+        Problem problem = problem_of(4096, m == 17 ? 20 : 4096);
+        problem.batch_invariant = batch_invariant;
+        const auto space = ada_mma_family().space(device, problem, m);
+        EXPECT_GT(space.size(), 8U) << device.name << " M=" << m;
+        for (const TileConfig& config : space) {
+          const auto checked = ada_mma_family().check(device, problem, config);
+          ASSERT_TRUE(checked) << device.name << " M=" << m << ": " << checked.error().message;
+          EXPECT_TRUE(std::isfinite(ada_mma_family().predict_us(device, problem, m, config)));
+        }
+        const TileConfig heuristic = ada_mma_family().heuristic(device, problem, m);
+        EXPECT_EQ(heuristic, space.front());
+      }
+    }
+  }
+}
+
+TEST(AdaMmaConfig, ThePredictionOfAnIllegalConfigIsInfinite) {
+  EXPECT_TRUE(std::isinf(
+      ada_mma_family().predict_us(*known_device("NVIDIA_L40S"), problem_of(64, 64), 1, config_of(16, 32, 48, 4, 3))));
+}
+
+}  // namespace
+}  // namespace octile::cuda
