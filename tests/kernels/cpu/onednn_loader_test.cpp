@@ -76,6 +76,8 @@ TEST_F(OnednnLoader, TheVariableNamesTheOnlyPlace) {
   EXPECT_THAT(onednn_candidates(), ElementsAre("/some/where/component.so"));
   const env::ScopedOverride directory("OCTILE_ONEDNN_PATH", folder_.string());
   EXPECT_THAT(onednn_candidates(), ElementsAre((folder_ / "liboctile_onednn.so").string()));
+  const env::ScopedOverride bare("OCTILE_ONEDNN_PATH", "component.so");
+  EXPECT_THAT(onednn_candidates(), ElementsAre((std::filesystem::current_path() / "component.so").string()));
 }
 
 TEST_F(OnednnLoader, LooksBesideTheProgramAndInTheBuildTree) {

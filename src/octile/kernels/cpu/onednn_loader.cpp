@@ -14,9 +14,11 @@
 namespace octile::cpu {
 namespace {
 
-std::string file_or_inside(const std::string& path) {
+// Absolute, since dlopen looks for a bare name in the system's folders instead of the current one.
+std::string file_or_inside(const std::string& wanted) {
   std::error_code error;
-  return std::filesystem::is_directory(path, error) ? path + "/" + kOnednnComponentFile : path;
+  const std::filesystem::path path = std::filesystem::absolute(wanted, error);
+  return (std::filesystem::is_directory(path, error) ? path / kOnednnComponentFile : path).string();
 }
 
 // The folder of the shared library or executable that holds this code.

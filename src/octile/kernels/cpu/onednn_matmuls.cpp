@@ -45,6 +45,7 @@ Error onednn_error(const OctileOnednnShape& shape, const OctileOnednnError& erro
 }  // namespace
 
 OnednnTurn::OnednnTurn() {
+  watch_for_fork();
   turn.begin(false);
   has_openmp_threads = true;
 }
@@ -75,7 +76,6 @@ Expected<std::shared_ptr<const OnednnMatmuls>> OnednnMatmuls::prepare(std::int64
   if (max_m < 1) {
     return make_error(ErrorCode::invalid_argument, "onednn: want max_m >= 1, got {}", max_m);
   }
-  watch_for_fork();
   const DType dtype = onednn_value_dtype();
   std::shared_ptr<OnednnMatmuls> matmuls;
   {
