@@ -103,7 +103,8 @@ class OCTILE_API Fp8Linear {
   // 0 before prepare().
   std::int64_t workspace_bytes(std::int64_t max_m) const noexcept;
 
-  // y[m, n] from x[m, k]. No allocation, no lock (the CPU pool's futexes excepted), no file, no environment read.
+  // y[m, n] from x[m, k]. No allocation, no lock (the CPU pool's futexes excepted), no file, no environment read; where the
+  // baseline serves, the vendor's library may allocate on its own (oneDNN does).
   // M larger than prepared runs in chunks. `workspace` has at least workspace_bytes(min(m, prepared max_m)) bytes,
   // 64-byte aligned. `stream` is a CUDA stream handle, nullptr on the CPU.
   Expected<void> run(const ConstMatrixView& x, const MatrixView& y, void* workspace, std::int64_t workspace_bytes,

@@ -8,6 +8,7 @@
 #include "octile/linear/engine_kernel.h"
 #include "octile/quant/weight_source.h"
 
+#include <algorithm>
 #include <limits>
 #include <new>
 #include <utility>
@@ -37,7 +38,21 @@ Expected<void> check_options(const WeightOptions& options) {
   return {};
 }
 
-Expected<std::shared_ptr<Fp8Weight::Impl>> create_impl(const WeightSource& source, const WeightOptions& options) {
+// The source with one fp32 scale a row, so that no packer widens or expands for itself. `scales` holds them.
+WeightSource with_plain_scales(const WeightSource& source, std::vector<float>& scales) {
+  scales.resize(static_cast<std::size_t>(source.n));
+  for (std::int64_t row = 0; row < source.n; ++row) {
+    scales[static_cast<std::size_t>(row)] = weight_scale(source, row);
+  }
+  WeightSource plain = source;
+  plain.row_stride = weight_row_stride(source);
+  plain.scales = scales.data();
+  plain.scale_dtype = DType::fp32;
+  plain.scale_count = source.n;
+  return plain;
+}
+
+Expected<Fp8Weight> pack(const Device& device, const WeightSource& source, const WeightOptions& options) {
   if (auto ok = check_sizes(source); !ok) {
     return ok.error();
   }
@@ -51,12 +66,8 @@ Expected<std::shared_ptr<Fp8Weight::Impl>> create_impl(const WeightSource& sourc
   if (!tuned) {
     return tuned.error();
   }
-  auto device = find_device(options.device);
-  if (!device) {
-    return Error{ErrorCode::unavailable, device.error().message};
-  }
   auto impl = std::make_shared<Fp8Weight::Impl>();
-  impl->device = std::move(*device);
+  impl->device = device;
   impl->problem = Problem{.n = source.n,
                           .k = source.k,
                           .out_dtype = options.out_dtype,
@@ -67,37 +78,33 @@ Expected<std::shared_ptr<Fp8Weight::Impl>> create_impl(const WeightSource& sourc
   impl->tables = options.tables;
   impl->tuned = *tuned;
 
-  // From here on one scale a row in fp32, so that no packer widens or expands for itself.
-  std::vector<float> scales(static_cast<std::size_t>(source.n));
-  for (std::int64_t row = 0; row < source.n; ++row) {
-    scales[static_cast<std::size_t>(row)] = weight_scale(source, row);
-  }
-  WeightSource plain = source;
-  plain.row_stride = weight_row_stride(source);
-  plain.scales = scales.data();
-  plain.scale_dtype = DType::fp32;
-  plain.scale_count = source.n;
-
-  const Backend& backend = *impl->device.backend;
-  const Plan plan = Plan::make(&backend, impl->device.info, impl->problem, impl->tables, impl->tuned);
+  const Plan plan = Plan::make(device.backend, device.info, impl->problem, impl->tables, impl->tuned);
   const auto layouts = plan.layouts(std::numeric_limits<std::int64_t>::max());
   if (layouts.empty()) {
-    return make_error(ErrorCode::unavailable, "weight [{}, {}] on {}: {}", source.n, source.k, impl->device.info.name,
+    return make_error(ErrorCode::unavailable, "weight [{}, {}] on {}: {}", source.n, source.k, device.info.name,
                       plan.choose(1).reason);
   }
+  std::vector<float> scales;
+  const WeightSource plain = with_plain_scales(source, scales);
   for (const std::string& layout : layouts) {
-    auto packed = layout == kEngineLayout ? pack_for_engine(backend, impl->device.info, plain)
-                                          : backend.pack(impl->device.info, layout, plain);
+    auto packed = layout == kEngineLayout ? pack_for_engine(*device.backend, device.info, plain)
+                                          : device.backend->pack(device.info, layout, plain);
     if (!packed) {
-      return packed.error();
+      return std::move(packed).error();
     }
     impl->bytes += (*packed)->bytes();
     impl->packed.push_back(std::move(*packed));
   }
-  return impl;
+  return Fp8Weight(std::move(impl));
 }
 
 }  // namespace
+
+Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options) try {
+  return pack(device, source, options);
+} catch (const std::bad_alloc&) {
+  return make_error(ErrorCode::out_of_memory, "weight [{}, {}]: out of memory", source.n, source.k);
+}
 
 const PackedWeight* Fp8Weight::Impl::in_layout(std::string_view layout) const noexcept {
   for (const auto& weight : packed) {
@@ -110,14 +117,12 @@ const PackedWeight* Fp8Weight::Impl::in_layout(std::string_view layout) const no
 
 Expected<bool> tuning_enabled() { return env::get_bool("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE"); }
 
-Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) try {
-  auto impl = create_impl(source, options);
-  if (!impl) {
-    return std::move(impl).error();
+Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) {
+  auto device = find_device(options.device);
+  if (!device) {
+    return Error{ErrorCode::unavailable, std::move(device).error().message};
   }
-  return Fp8Weight(std::move(*impl));
-} catch (const std::bad_alloc&) {
-  return make_error(ErrorCode::out_of_memory, "weight [{}, {}]: out of memory", source.n, source.k);
+  return pack_weight(*device, source, options);
 }
 
 std::int64_t Fp8Weight::n() const noexcept { return impl_->problem.n; }

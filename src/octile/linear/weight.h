@@ -25,6 +25,12 @@ struct Fp8Weight::Impl {
   const PackedWeight* in_layout(std::string_view layout) const noexcept;
 };
 
+// What Fp8Weight::create() does once the device is known.
+Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options);
+
+// What Fp8Weight::create() does once the device is known.
+Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options);
+
 // The kill switch. Errors: a value that is no boolean.
 Expected<bool> tuning_enabled();
 

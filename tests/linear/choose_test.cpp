@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// The look-up order of docs/tables.md on a fake device: what serves, what is skipped, and what is said about it.
+#include "octile/linear/choose.h"
+
+#include "octile/linear/explain.h"
+#include "support/fake_backend.h"
+#include "support/log_capture.h"
+#include "support/random.h"
+#include "tables.h"
+
+#include <octile/octile.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace octile {
+namespace {
+
+using test::baseline_entry;
+using test::entry;
+using test::FakeBackend;
+using test::FakeFamily;
+using test::in_table;
+using test::own_table;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
+
+// One family of ours and a vendor on a CPU, unless a test adds more.
+class Choosing : public testing::Test {
+ protected:
+  Choosing() : ours(backend.add("ours")), vendor(backend.add_vendor("vendor")) {
+    problem.n = 96;
+    problem.k = 64;
+  }
+  Plan plan(TileTable table) const {
+    return Plan::from_lookup(&backend, backend.info, problem, in_table(std::move(table)), true);
+  }
+  TileTable table(std::vector<TableEntry> entries) const { return own_table(backend.info, problem, std::move(entries)); }
+
+  FakeBackend backend;
+  FakeFamily& ours;
+  FakeFamily& vendor;
+  Problem problem;
+};
+
+TEST_F(Choosing, TheIntervalThatHoldsMServesWithItsKeyAndItsProof) {
+  const Plan p = plan(table({entry(1, 16, "ours", 8, 1.5), entry(17, 64, "ours", 32, 1.25)}));
+  const Choice low = p.choose(16);
+  const Choice high = p.choose(17);
+  EXPECT_EQ(low.kind, ChoiceKind::tile);
+  EXPECT_EQ(low.family, &ours);
+  EXPECT_EQ(low.kernel, "ours");
+  EXPECT_EQ(low.config.get("tile", 0), 8);
+  EXPECT_EQ(low.table_key, "[1, 16]");
+  EXPECT_EQ(high.config.get("tile", 0), 32);
+  EXPECT_EQ(high.table_key, "[17, 64]");
+  EXPECT_FALSE(low.stale);
+  const Explanation explanation = explain_plan(p, 17, 1234);
+  EXPECT_EQ(explanation.choice, "tile");
+  EXPECT_EQ(explanation.bytes, 1234);
+  EXPECT_THAT(explanation.table_file, HasSubstr("fake.octile.json"));
+  EXPECT_THAT(explanation.measured, HasSubstr("\"mid\":1.25"));
+  EXPECT_THAT(explanation.reason, HasSubstr("1.25x the baseline"));
+}
+
+TEST_F(Choosing, KillSwitchOffIsTheBaselineAndReadsNoTable) {
+  const Plan p = Plan::from_lookup(&backend, backend.info, problem, in_table(table({entry(1, 64, "ours", 8, 1.5)})), false);
+  EXPECT_EQ(p.choose(8).kind, ChoiceKind::baseline);
+  EXPECT_EQ(p.choose(8).family, &vendor);
+  EXPECT_EQ(p.lookup().table, nullptr);
+  EXPECT_THAT(p.choose(8).reason, HasSubstr("kill switch"));
+  EXPECT_THAT(p.layouts(kForever), ElementsAre("vendor_layout"));
+}
+
+TEST_F(Choosing, ABaselineEntryIsTheBaseline) {
+  const Plan p = plan(table({entry(1, 16, "ours", 8, 1.5), baseline_entry(17, 64)}));
+  const Choice choice = p.choose(40);
+  EXPECT_EQ(choice.kind, ChoiceKind::baseline);
+  EXPECT_EQ(choice.kernel, "vendor");
+  EXPECT_EQ(choice.table_key, "[17, 64]");
+  EXPECT_THAT(choice.reason, HasSubstr("the baseline won"));
+}
+
+TEST_F(Choosing, AGapIsTheCostModelsChoiceWhereItBeatTheBaselineWhereverMeasured) {
+  const Plan p = plan(table({entry(1, 16, "ours", 8, 1.5), entry(32, 64, "ours", 32, 1.1)}));
+  for (const std::int64_t m : {17, 31, 65, 100000}) {
+    const Choice choice = p.choose(m);
+    EXPECT_EQ(choice.kind, ChoiceKind::heuristic) << m;
+    EXPECT_EQ(choice.family, &ours) << m;
+    EXPECT_EQ(choice.entry, nullptr) << m;
+    EXPECT_THAT(choice.reason, HasSubstr("beat the baseline wherever")) << m;
+  }
+  EXPECT_THAT(p.layouts(kForever), ElementsAre("packed"));
+}
+
+TEST_F(Choosing, AGapIsTheBaselineWhereItWonAnywhereOrNothingWasMeasured) {
+  const TileTable lost_one = table({entry(1, 16, "ours", 8, 1.5), baseline_entry(32, 64)});
+  const TileTable tied_one = table({entry(1, 16, "ours", 8, 1.5), entry(32, 64, "ours", 8, 1.0)});
+  const TileTable unmeasured = table({entry(1, 16, "ours", 8)});
+  TileTable inferred = table({entry(1, 16, "ours", 8, 1.5)});
+  inferred.entries[0].inferred = true;
+  for (const TileTable& each : {lost_one, tied_one, unmeasured, inferred}) {
+    const Choice choice = plan(each).choose(20);
+    EXPECT_EQ(choice.kind, ChoiceKind::baseline);
+    EXPECT_THAT(choice.reason, HasSubstr("no measured interval"));
+  }
+}
+
+TEST_F(Choosing, TheCostModelChoosesAmongTheFamiliesThatBeatTheBaseline) {
+  FakeFamily& faster = backend.add("faster");
+  FakeFamily& unproven = backend.add("unproven");
+  faster.us_per_row = 0.5;
+  unproven.us_per_row = 0.1;
+  const Plan p = plan(table({entry(1, 16, "ours", 8, 1.5), entry(17, 32, "faster", 8, 1.5)}));
+  EXPECT_EQ(p.choose(50).family, &faster);
+}
+
+TEST_F(Choosing, WithoutATableTheBaselineServesAndANearDeviceIsNamedOnly) {
+  TableLookup lookup;
+  lookup.near_device = "Fake_CPU-avx2-4t";
+  const Plan p = Plan::from_lookup(&backend, backend.info, problem, lookup, true);
+  const Choice choice = p.choose(7);
+  EXPECT_EQ(choice.kind, ChoiceKind::baseline);
+  EXPECT_THAT(choice.reason, HasSubstr("untuned: no table for Fake_CPU-avx2-2t, N = 96, K = 64"));
+  EXPECT_THAT(choice.reason, HasSubstr("Fake_CPU-avx2-4t has one, which is not used"));
+  EXPECT_THAT(explain_plan(p, 7).table_file, IsEmpty());
+  EXPECT_EQ(explain_plan(p, 7).measured, "null");
+}
+
+TEST_F(Choosing, WithoutABaselineTheHeuristicServesAndSaysWhy) {
+  backend.its_baseline = nullptr;
+  backend.its_vendors = {{"vendor", "", false, "libvendor.so is not installed"}};
+  const Plan untuned = Plan::from_lookup(&backend, backend.info, problem, {}, true);
+  EXPECT_EQ(untuned.choose(7).kind, ChoiceKind::heuristic);
+  EXPECT_EQ(untuned.choose(7).family, &ours);
+  EXPECT_THAT(untuned.choose(7).reason, HasSubstr("libvendor.so is not installed"));
+  const Plan off = Plan::from_lookup(&backend, backend.info, problem, {}, false);
+  EXPECT_EQ(off.choose(7).kind, ChoiceKind::heuristic);
+  EXPECT_EQ(plan(table({baseline_entry(1, 64)})).choose(7).kind, ChoiceKind::heuristic);
+  EXPECT_THAT(off.layouts(kForever), ElementsAre("packed"));
+}
+
+TEST_F(Choosing, WithNoFamilyAtAllTheChoiceIsNoneWithAReason) {
+  backend.its_baseline = nullptr;
+  ours.unavailable = "needs an instruction that is not here";
+  const Plan p = Plan::from_lookup(&backend, backend.info, problem, {}, true);
+  EXPECT_EQ(p.choose(7).family, nullptr);
+  EXPECT_EQ(p.choose(7).kernel, "none");
+  EXPECT_THAT(p.layouts(kForever), IsEmpty());
+}
+
+TEST_F(Choosing, SkippedEntriesAreSaidOnceAFileAndTheBaselineServes) {
+  const test::LogCapture log;
+  TileTable two = table({entry(1, 16, "ours", 1000, 1.5), entry(17, 64, "nobody", 8, 1.5), entry(65, 80, "ours", 8, 1.5)});
+  two.file = "/tables/said-once.octile.json";
+  const Plan p = plan(two);
+  plan(two);
+  EXPECT_EQ(p.choose(1).kind, ChoiceKind::baseline);
+  EXPECT_EQ(p.choose(1).table_key, "[1, 16]");
+  EXPECT_EQ(p.choose(1).entry, nullptr);
+  EXPECT_THAT(p.choose(1).reason, HasSubstr("tile = 1000 is out of range [1, 256]"));
+  EXPECT_THAT(p.choose(17).reason, HasSubstr("nobody is unknown"));
+  EXPECT_EQ(p.choose(65).kind, ChoiceKind::tile);
+  EXPECT_EQ(log.warnings_with("said-once"), 1);
+  EXPECT_EQ(log.warnings_with("2 of 3 entries"), 1);
+  EXPECT_THAT(p.skip_reason(0), HasSubstr("out of range"));
+  EXPECT_THAT(p.skip_reason(2), IsEmpty());
+}
+
+TEST_F(Choosing, ASkippedEntryWithoutABaselineIsTheHeuristic) {
+  backend.its_baseline = nullptr;
+  const Choice choice = plan(table({entry(1, 16, "nobody", 8, 1.5)})).choose(3);
+  EXPECT_EQ(choice.kind, ChoiceKind::heuristic);
+  EXPECT_THAT(choice.reason, HasSubstr("nobody is unknown"));
+  EXPECT_THAT(choice.reason, HasSubstr("heuristic of ours serves"));
+}
+
+TEST_F(Choosing, AnotherSourceHashSkipsTheEntry) {
+  TileTable t = table({entry(1, 16, "ours", 8, 1.5)});
+  t.entries[0].kernel_source_hash = "an-older-hash";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::baseline);
+  EXPECT_THAT(plan(t).choose(1).reason, HasSubstr("measured with an-older-hash, this build has hash-of-fake"));
+  t.entries[0].kernel_source_hash = ours.source_hash();
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+}
+
+TEST_F(Choosing, AnotherVendorVersionSkipsTheVendorsEntry) {
+  TileTable t = table({entry(1, 16, "vendor", 8, 1.5)});
+  t.entries[0].vendor_version = "3.0";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::baseline);
+  EXPECT_THAT(plan(t).choose(1).reason, HasSubstr("measured with 3.0, here it is 3.1"));
+  t.entries[0].vendor_version = "3.1";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::vendor);
+}
+
+TEST_F(Choosing, AFamilyThatIsNotAvailableSkipsTheEntry) {
+  backend.add("other").unavailable = "needs AMX";
+  EXPECT_THAT(plan(table({entry(1, 16, "other", 8, 1.5)})).choose(1).reason, HasSubstr("needs AMX"));
+}
+
+TEST_F(Choosing, AnEntryOfAnotherLayoutThanItsTablesIsSkipped) {
+  backend.add("other", "other_layout");
+  EXPECT_THAT(plan(table({entry(1, 16, "other", 8, 1.5)})).choose(1).reason,
+              HasSubstr("the table has packed, other reads other_layout"));
+}
+
+TEST_F(Choosing, AnEntryLeftOutWhenReadIsTheBaselineAndNotWarnedAboutAgain) {
+  const test::LogCapture log;
+  TileTable t = table({baseline_entry(1, 16)});
+  t.file = "/tables/left-out.octile.json";
+  t.entries[0].left_out = "num_warps = 3 is no power of two";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::baseline);
+  EXPECT_THAT(plan(t).choose(1).reason, HasSubstr("num_warps = 3"));
+  EXPECT_EQ(log.warnings_with("left-out"), 0);
+}
+
+TEST_F(Choosing, ASoftKeyMakesStaleAndStillServes) {
+  TileTable t = table({entry(1, 16, "ours", 8, 1.5)});
+  t.provenance["octile"] = version();
+  t.provenance["vendor"] = "3.1";
+  t.provenance["date"] = "2001-01-01";
+  EXPECT_FALSE(plan(t).choose(1).stale);
+  t.provenance["vendor"] = "2.9";
+  EXPECT_TRUE(plan(t).choose(1).stale);
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+  EXPECT_THAT(plan(t).choose(1).reason, HasSubstr("measured with vendor 2.9, here it is 3.1"));
+  t.provenance["octile"] = "0.0.1";
+  EXPECT_THAT(plan(t).choose(1).reason, HasSubstr("octile 0.0.1"));
+}
+
+// One hard key changed in the table, and what the reason must hold.
+struct HardKey {
+  const char* name;
+  void (*change)(TableKey& key);
+  const char* said;
+};
+class HardKeys : public Choosing, public testing::WithParamInterface<HardKey> {};
+
+TEST_P(HardKeys, ADifferenceMakesTheTableUnusedAndIsNamedInTheReason) {
+  const test::LogCapture log;
+  TileTable t = table({entry(1, 64, "ours", 8, 1.5)});
+  ASSERT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+  t.file = std::string("/tables/hard-key-") + GetParam().name;
+  GetParam().change(t.key);
+  const Plan p = plan(t);
+  EXPECT_EQ(p.choose(1).kind, ChoiceKind::baseline);
+  EXPECT_EQ(p.choose(1).entry, nullptr);
+  EXPECT_THAT(p.choose(1).reason, HasSubstr(GetParam().said));
+  EXPECT_THAT(p.choose(1).reason, HasSubstr(t.file));
+  EXPECT_THAT(p.table_refusal(), HasSubstr(GetParam().said));
+  EXPECT_EQ(log.warnings_with(t.file), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, HardKeys,
+    testing::Values(HardKey{"device_name", [](TableKey& key) { key.device_name = "Fake_CPU-avx2-3t"; },
+                            "device_name: the table has Fake_CPU-avx2-3t, here it is Fake_CPU-avx2-2t"},
+                    HardKey{"arch", [](TableKey& key) { key.arch = "amx"; }, "arch: the table has amx, here it is avx2"},
+                    HardKey{"model", [](TableKey& key) { key.model = "Another CPU"; }, "model: the table has Another CPU"},
+                    HardKey{"sm_count", [](TableKey& key) { key.sm_count = 16; }, "threads: the table has 16, here it is 2"},
+                    HardKey{"n", [](TableKey& key) { key.n = 97; }, "n: the table has 97, here it is 96"},
+                    HardKey{"k", [](TableKey& key) { key.k = 65; }, "k: the table has 65, here it is 64"},
+                    HardKey{"scheme", [](TableKey& key) { key.scheme = "fp8_w8a8,block_shape=[128, 128]"; },
+                            "scheme: the table has"},
+                    HardKey{"out_dtype", [](TableKey& key) { key.out_dtype = "fp16"; },
+                            "out_dtype: the table has fp16, here it is bf16"},
+                    HardKey{"weight_layout", [](TableKey& key) { key.weight_layout = "swizzled"; },
+                            "weight_layout: the table has swizzled"}),
+    [](const testing::TestParamInfo<HardKey>& key) { return key.param.name; });
+
+TEST_F(Choosing, AnAliasMakesAnotherDevicesNameMatchOnPurpose) {
+  TileTable t = table({entry(1, 64, "ours", 8, 1.5)});
+  t.key.device_name = "Another_CPU-avx2-2t";
+  TableLookup lookup = in_table(t);
+  lookup.alias = "Another_CPU-avx2-2t";
+  EXPECT_EQ(Plan::from_lookup(&backend, backend.info, problem, lookup, true).choose(1).kind, ChoiceKind::tile);
+}
+
+TEST_F(Choosing, FastEntriesAreWeakerThanPreciseOnAGpuAndTheSameOnACpu) {
+  problem.accumulate = Accumulate::precise;
+  TileTable t = table({entry(1, 64, "ours", 8, 1.5)});
+  t.key.accumulate = "fast";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+
+  FakeBackend gpu(DeviceKind::cuda);
+  gpu.add("ours");
+  gpu.add_vendor("vendor", "packed");
+  t.key = own_table(gpu.info, problem, {}).key;
+  t.key.accumulate = "fast";
+  const Choice choice = Plan::from_lookup(&gpu, gpu.info, problem, in_table(t), true).choose(1);
+  EXPECT_EQ(choice.kind, ChoiceKind::baseline);
+  EXPECT_THAT(choice.reason, HasSubstr("weaker than asked: the entry is accumulate=fast"));
+  t.key.accumulate = "precise";
+  EXPECT_EQ(Plan::from_lookup(&gpu, gpu.info, problem, in_table(t), true).choose(1).kind, ChoiceKind::tile);
+}
+
+TEST_F(Choosing, DeterministicEntriesAreWeakerThanTheBaselinesBits) {
+  problem.numerics = Numerics::baseline;
+  TileTable t = table({entry(1, 64, "ours", 8, 1.5)});
+  t.key.numerics = "deterministic";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::baseline);
+  EXPECT_THAT(plan(t).choose(1).reason, HasSubstr("asked was numerics=baseline"));
+  t.key.numerics = "baseline";
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+}
+
+TEST_F(Choosing, BatchInvarianceTakesNoVendorForAnyM) {
+  problem.batch_invariant = true;
+  FakeFamily& varying = backend.add("varying");
+  varying.batch_invariant = false;
+  const Plan p = plan(table({entry(1, 8, "ours", 8, 1.5), baseline_entry(9, 16), entry(17, 24, "vendor", 8, 1.5),
+                             entry(25, 32, "varying", 8, 1.5)}));
+  EXPECT_EQ(p.choose(8).kind, ChoiceKind::tile);
+  for (const std::int64_t m : {9, 17, 25, 33, 1000}) {
+    EXPECT_EQ(p.choose(m).kind, ChoiceKind::heuristic) << m;
+    EXPECT_EQ(p.choose(m).family, &ours) << m;
+  }
+  EXPECT_THAT(p.choose(9).reason, HasSubstr("batch_invariant"));
+  EXPECT_THAT(p.choose(25).reason, HasSubstr("varying is not batch-invariant"));
+  EXPECT_THAT(p.layouts(kForever), ElementsAre("packed"));
+}
+
+TEST_F(Choosing, ALayoutThatTheVendorCannotReadHasNoBaselineOnAGpu) {
+  FakeBackend gpu(DeviceKind::cuda);
+  FakeFamily& tile = gpu.add("ours", "permuted");
+  gpu.add_vendor("vendor", "row_major");
+  TileTable t = own_table(gpu.info, problem, {entry(1, 8, "ours", 8, 1.5), baseline_entry(9, 16)});
+  t.key.weight_layout = "permuted";
+  const Plan p = Plan::from_lookup(&gpu, gpu.info, problem, in_table(t), true);
+  EXPECT_EQ(p.choose(9).kind, ChoiceKind::heuristic);
+  EXPECT_EQ(p.choose(9).family, &tile);
+  EXPECT_THAT(p.choose(9).reason, HasSubstr("reads weights in layout row_major, the table has them in permuted"));
+  EXPECT_THAT(p.layouts(kForever), ElementsAre("permuted"));
+}
+
+TEST_F(Choosing, LayoutsAreThoseThatSomeMReadsAndNoMore) {
+  EXPECT_THAT(plan(table({entry(1, kForever, "ours", 8, 1.5)})).layouts(kForever), ElementsAre("packed"));
+  EXPECT_THAT(plan(table({entry(1, 8, "ours", 8, 1.5), baseline_entry(9, 16)})).layouts(kForever),
+              ElementsAre("packed", "vendor_layout"));
+  EXPECT_THAT(plan(table({entry(1, 8, "ours", 8, 1.5), baseline_entry(9, 16)})).layouts(8), ElementsAre("packed"));
+}
+
+TEST_F(Choosing, BetweenTwoBreakpointsTheChoiceNeverChanges) {
+  SCOPED_TRACE(test::seed_text());
+  auto& random = test::generator();
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  for (int round = 0; round < 20; ++round) {
+    std::vector<TableEntry> entries;
+    for (std::int64_t m = draw(1, 9); m < 300 && entries.size() < 12;) {
+      const std::int64_t hi = m + draw(0, 40);
+      entries.push_back(draw(0, 5) == 0 && round % 2 == 0 ? baseline_entry(m, hi)
+                                                          : entry(m, hi, "ours", draw(1, 300), 1.0 + 0.1 * draw(1, 5)));
+      m = hi + 1 + draw(0, 30);
+    }
+    const Plan p = plan(table(entries));
+    const auto starts = p.breakpoints(700);
+    ASSERT_EQ(starts.front(), 1);
+    ASSERT_LE(starts.back(), 700);
+    Choice current;
+    std::size_t next = 0;
+    for (std::int64_t m = 1; m <= 700; ++m) {
+      const Choice choice = p.choose(m);
+      if (next < starts.size() && starts[next] == m) {
+        current = choice;
+        ++next;
+      }
+      ASSERT_EQ(choice.kind, current.kind) << "M = " << m;
+      ASSERT_EQ(choice.family, current.family) << "M = " << m;
+      ASSERT_EQ(choice.config, current.config) << "M = " << m;
+      ASSERT_EQ(choice.table_key, current.table_key) << "M = " << m;
+    }
+    ASSERT_EQ(next, starts.size()) << "breakpoints are ascending and within range";
+  }
+}
+
+TEST_F(Choosing, HeuristicsAreAskedAtFewMsAndAtEachUpTo32) {
+  backend.its_baseline = nullptr;
+  ours.largest_tile = kForever;
+  const Plan p = Plan::from_lookup(&backend, backend.info, problem, {}, true);
+  for (std::int64_t m = 1; m <= 32; ++m) {
+    EXPECT_EQ(p.choose(m).config.get("tile", 0), m);
+  }
+  for (const std::int64_t m : {33, 100, 1000, 8191, 8192}) {
+    const std::int64_t asked = p.choose(m).config.get("tile", 0);
+    EXPECT_GE(asked, m);
+    EXPECT_LE(asked, m + m / 16);
+  }
+  EXPECT_LE(p.breakpoints(8192).size(), 32U + 16U * 8U);
+  EXPECT_EQ(p.choose(kForever).config.get("tile", 0), std::int64_t{1} << 20);
+}
+
+TEST_F(Choosing, ExplainOfNoRowsSaysThatNothingIsLaunched) {
+  const Plan p = plan(table({entry(1, 64, "ours", 8, 1.5)}));
+  for (const std::int64_t m : {std::int64_t{0}, std::int64_t{-5}}) {
+    const Explanation explanation = explain_plan(p, m);
+    EXPECT_EQ(explanation.m, m);
+    EXPECT_THAT(explanation.reason, HasSubstr("launches nothing"));
+    EXPECT_EQ(explanation.measured, "null");
+  }
+}
+
+}  // namespace
+}  // namespace octile
