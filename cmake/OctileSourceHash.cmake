@@ -14,7 +14,7 @@ function(octile_source_hash result)
   set(${result} ${hash} PARENT_SCOPE)
 endfunction()
 
-set(octile_cpu_shared activations.cpp engine.h gemm.cpp gemm_config.cpp gemm_config.h packed_weight.cpp packed_weight.h partition.h)
+set(octile_cpu_shared activations.cpp engine.h gemm.cpp gemm_config.cpp gemm_config.h packed_weight.cpp packed_weight.h partition.h row_values.cpp)
 set(octile_cpu_avx2 avx2_common.h quantize_avx2.cpp x86_intrinsics.h)
 octile_source_hash(octile_hash_reference ${octile_cpu_shared} engine_reference.cpp)
 octile_source_hash(octile_hash_avx2 ${octile_cpu_shared} ${octile_cpu_avx2} engine_avx2.cpp)

@@ -3,19 +3,19 @@
 #include "octile/kernels/cpu/activations.h"
 
 #include "octile/core/float_formats.h"
-#include "octile/quant/quantize.h"
+#include "octile/kernels/cpu/row_values.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 namespace octile::cpu {
 namespace {
 
 constexpr std::int64_t kChunk = 512;  // Elements at a time: 2 KiB of fp32.
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // Places in a tile for consecutive k pairs of one row.
 struct RowWriter {
@@ -44,28 +44,17 @@ struct RowWriter {
   }
 };
 
-// e4m3 codes to values; zero where the whole row is NaN.
-void codes_to_values(const std::uint8_t* codes, std::int64_t count, float* values) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) {
-    values[i] = e4m3_to_float(codes[i]);
-  }
-}
-
 bool has_nan_code(const std::uint8_t* codes, std::int64_t count) noexcept {
   return std::any_of(codes, codes + count, [](std::uint8_t code) { return (code & kE4m3NaN) == kE4m3NaN; });
 }
 
 // The row's scale; NaN for a row that is not finite.
-float scale_of_row(const Engine& engine, const Activation& activation, const void* row, std::int64_t index) noexcept {
+float scale_of_row(const Engine& engine, const Activation& activation, std::int64_t row) noexcept {
   const ConstMatrixView& x = activation.x;
-  if (activation.scales != nullptr) {
-    return has_nan_code(static_cast<const std::uint8_t*>(row), x.cols) ? kNaN : activation.scales[index];
+  if (activation.scales != nullptr && has_nan_code(static_cast<const std::uint8_t*>(x.data) + row * x.row_stride, x.cols)) {
+    return std::numeric_limits<float>::quiet_NaN();
   }
-  const float amax = engine.quantize->row_amax(row, x.dtype, x.cols);
-  if (std::isnan(amax)) {
-    return kNaN;
-  }
-  return activation.static_scale > 0.0F ? activation.static_scale : scale_of_amax(amax, activation.quantize);
+  return row_scale(activation, row, engine.isa);
 }
 
 }  // namespace
@@ -79,7 +68,7 @@ void prepare_activations(const GemmPlan& plan, const Activation& activation, std
   std::array<float, kChunk> values;
   for (std::int64_t row = row_begin; row < row_end; ++row) {
     const auto* source = static_cast<const std::uint8_t*>(x.data) + row * x.row_stride * size_of(x.dtype);
-    const float scale = scale_of_row(engine, activation, source, row);
+    const float scale = scale_of_row(engine, activation, row);
     scales_x[row] = scale;
     const GemmPlan::RowPlace place = plan.place_of_row(row);
     const RowWriter writer = {&engine, tiles + place.tile_offset_bytes, place.row_in_tile, place.tile_rows};
@@ -87,7 +76,7 @@ void prepare_activations(const GemmPlan& plan, const Activation& activation, std
       const std::int64_t padded = std::min(kChunk, plan.padded_k - k0);
       const std::int64_t count = std::isnan(scale) ? 0 : std::clamp<std::int64_t>(x.cols - k0, 0, padded);
       if (activation.scales != nullptr) {
-        codes_to_values(source + k0, count, values.data());
+        decode_codes(source + k0, count, DType::fp32, reinterpret_cast<std::byte*>(values.data()));
       } else if (count > 0) {
         engine.quantize->round_to_grid(source, x.dtype, k0, count, scale, division, values.data());
       }

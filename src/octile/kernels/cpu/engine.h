@@ -8,6 +8,7 @@
 
 #include <octile/types.hpp>
 
+#include "octile/kernels/cpu/cpu_features.h"
 #include "octile/kernels/cpu/packed_weight.h"
 
 #include <cstdint>
@@ -77,6 +78,7 @@ struct QuantizeOps {
 
 struct Engine {
   const char* name;
+  Isa isa;  // Of its quantiser: generic or avx2.
   const QuantizeOps* quantize;
   int max_rows[kMaxPanels];     // Rows of a tile by panels - 1; 0: no such tile.
   std::int64_t value_bytes;     // Of an activation or a decoded weight: 2 (bf16) or 4 (fp32).

@@ -217,9 +217,18 @@ TileFunction select_tile(TileKind kind, int /*panels*/, int rows) noexcept {
   return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(rows - 1)];
 }
 
-constexpr Engine kEngine = {
-    "avx2", &kQuantizeAvx2, {kMaxRows, kMaxRows, kMaxRows, kMaxRows}, 4, kPairFloats, 256.0F, 12.0, 4.5, 6,
-    decode, select_tile};
+constexpr Engine kEngine = {.name = "avx2",
+                            .isa = Isa::avx2,
+                            .quantize = &kQuantizeAvx2,
+                            .max_rows = {kMaxRows, kMaxRows, kMaxRows, kMaxRows},
+                            .value_bytes = 4,
+                            .partial_floats = kPairFloats,
+                            .activation_factor = 256.0F,
+                            .decode_cycles = 12.0,
+                            .row_cycles = 4.5,
+                            .decode_each_up_to_m = 6,
+                            .decode = decode,
+                            .tile = select_tile};
 
 }  // namespace
 

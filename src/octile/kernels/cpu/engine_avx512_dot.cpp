@@ -204,17 +204,18 @@ TileFunction select_tile(TileKind kind, int panels, int rows) noexcept {
   return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(rows - 1)];
 }
 
-constexpr Engine kEngine = {"avx512 dot",
-                            &kQuantizeAvx2,
-                            {kRowsByPanels[0], kRowsByPanels[1], kRowsByPanels[2], kRowsByPanels[3]},
-                            2,
-                            kZmmFloats,
-                            1.0F,
-                            5.0,
-                            2.1,
-                            16,
-                            decode,
-                            select_tile};
+constexpr Engine kEngine = {.name = "avx512 dot",
+                            .isa = Isa::avx2,
+                            .quantize = &kQuantizeAvx2,
+                            .max_rows = {kRowsByPanels[0], kRowsByPanels[1], kRowsByPanels[2], kRowsByPanels[3]},
+                            .value_bytes = 2,
+                            .partial_floats = kZmmFloats,
+                            .activation_factor = 1.0F,
+                            .decode_cycles = 5.0,
+                            .row_cycles = 2.1,
+                            .decode_each_up_to_m = 16,
+                            .decode = decode,
+                            .tile = select_tile};
 
 }  // namespace
 

@@ -169,17 +169,18 @@ TileFunction select_tile(TileKind kind, int panels, int rows) noexcept {
   return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(rows - 1)];
 }
 
-constexpr Engine kEngine = {"avx512 fma",
-                            &kQuantizeAvx2,
-                            {kRowsByPanels[0], kRowsByPanels[1], kRowsByPanels[2], kRowsByPanels[3]},
-                            4,
-                            kPairFloats,
-                            256.0F,
-                            10.0,
-                            4.2,
-                            12,
-                            decode,
-                            select_tile};
+constexpr Engine kEngine = {.name = "avx512 fma",
+                            .isa = Isa::avx2,
+                            .quantize = &kQuantizeAvx2,
+                            .max_rows = {kRowsByPanels[0], kRowsByPanels[1], kRowsByPanels[2], kRowsByPanels[3]},
+                            .value_bytes = 4,
+                            .partial_floats = kPairFloats,
+                            .activation_factor = 256.0F,
+                            .decode_cycles = 10.0,
+                            .row_cycles = 4.2,
+                            .decode_each_up_to_m = 12,
+                            .decode = decode,
+                            .tile = select_tile};
 
 }  // namespace
 

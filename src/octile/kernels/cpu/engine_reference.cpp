@@ -130,8 +130,18 @@ void round_to_grid(const void* x, DType dtype, std::int64_t offset, std::int64_t
 }
 
 constexpr QuantizeOps kQuantizeOps = {row_amax, round_to_grid};
-constexpr Engine kEngine = {"reference", &kQuantizeOps, {kMaxRows, 0, 0, 0}, 4, kPairFloats, 1.0F, 64.0, 24.0,
-                            4,           decode,        select_tile};
+constexpr Engine kEngine = {.name = "reference",
+                            .isa = Isa::generic,
+                            .quantize = &kQuantizeOps,
+                            .max_rows = {kMaxRows, 0, 0, 0},
+                            .value_bytes = 4,
+                            .partial_floats = kPairFloats,
+                            .activation_factor = 1.0F,
+                            .decode_cycles = 64.0,
+                            .row_cycles = 24.0,
+                            .decode_each_up_to_m = 4,
+                            .decode = decode,
+                            .tile = select_tile};
 
 }  // namespace
 

@@ -6,12 +6,12 @@
 #include "octile/kernels/cpu/activations.h"
 #include "octile/kernels/cpu/families.h"
 #include "octile/kernels/cpu/packed_weight.h"
+#include "octile/kernels/cpu/row_values.h"
 #include "octile/kernels/cpu/thread_pool.h"
 #include "octile/quant/quantize.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 
 namespace octile::cpu {
 namespace {
@@ -229,7 +229,7 @@ class GemmKernel final : public Kernel {
       return make_error(ErrorCode::invalid_argument, "weight: want [{}, {}] in layout {}, got [{}, {}] in {}", problem_.n,
                         problem_.k, kCpuPackedLayout, weight.n(), weight.k(), weight.layout());
     }
-    if (auto ok = check_activation(activation); !ok) {
+    if (auto ok = check_activation(activation, problem_.k); !ok) {
       return ok;
     }
     if (auto ok = check_output_view(args.y, activation.x.rows, problem_.n, problem_.out_dtype); !ok) {
@@ -242,26 +242,6 @@ class GemmKernel final : public Kernel {
                         wanted, args.workspace_bytes, args.workspace);
     }
     return {};
-  }
-
-  Expected<void> check_activation(const Activation& activation) const {
-    ConstMatrixView view = activation.x;
-    if (activation.scales == nullptr) {
-      if (!std::isfinite(activation.static_scale) || activation.static_scale < 0.0F) {
-        return make_error(ErrorCode::invalid_argument, "static activation scale: want a finite value > 0, got {}",
-                          activation.static_scale);
-      }
-      if (auto ok = check_quantize_options(activation.quantize); !ok) {
-        return ok;
-      }
-    } else {
-      if (view.dtype != DType::e4m3) {
-        return make_error(ErrorCode::invalid_argument, "activations with scales: want e4m3 codes, got {}",
-                          to_string(view.dtype));
-      }
-      view.dtype = DType::bf16;  // Shape and strides are checked alike; they count elements.
-    }
-    return check_activation_view(view, problem_.k);
   }
 
   static void quantize(const Call& call) noexcept {
