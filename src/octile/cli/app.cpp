@@ -295,19 +295,34 @@ void add_completion(CLI::App& app, AllArgs& args, Action& action) {
   });
 }
 
-std::string presets_text() {
-  std::string text;
-  for (const ModelPreset& preset : model_presets()) {
-    text += text.empty() ? "" : ", ";
-    text += preset.name;
+// Names with commas between them, in lines of at most 100 columns.
+std::string wrapped(const std::vector<std::string>& names, std::string text) {
+  std::size_t column = text.size();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string word = i + 1 < names.size() ? names[i] + "," : names[i] + ".";
+    if (column + 1 + word.size() > 100) {
+      text += "\n ";
+      column = 1;
+    }
+    text += ' ';
+    text += word;
+    column += 1 + word.size();
   }
   return text;
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const ModelPreset& preset : model_presets()) {
+    names.emplace_back(preset.name);
+  }
+  return names;
 }
 
 // `table` commands take files: there "--json FILE" would overwrite the table that was meant to be read, so only
 // "--json=FILE" names a file.
 std::vector<std::string> arguments_of(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!arguments.empty() && arguments.front() == "table") {
     for (std::string& argument : arguments) {
       if (argument == "--") {
@@ -349,14 +364,16 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-int unknown_command(const std::vector<std::string>& names, const std::string& wanted) {
+// `wanted` is what stands where a command should, or empty.
+int no_command(const std::vector<std::string>& names, const std::string& wanted) {
   std::string list;
   for (const std::string& name : names) {
     list += list.empty() ? "" : ", ";
     list += name;
   }
   const std::string nearest = nearest_name(wanted, names);
-  return fail(make_error(ErrorCode::invalid_argument, "no command \"{}\"{}; commands: {}", wanted,
+  return fail(make_error(ErrorCode::invalid_argument, "no command{}{}; commands: {} (octile --help explains them)",
+                         wanted.empty() ? " given" : format(" \"{}\"", wanted),
                          nearest.empty() ? "" : format(" (did you mean {}?)", nearest), list));
 }
 
@@ -380,27 +397,29 @@ int run_app(int argc, char** argv) {
       "FP8 linear layers for LLM inference: for every weight shape and number of tokens M, the kernel that was\n"
       "measured to be the fastest on this device.",
       "octile");
-  app.require_subcommand(1);
-  app.option_defaults()->take_last()->always_capture_default(false);
+  app.require_subcommand(0, 1);
   app.set_version_flag("--version", format("octile {}", OCTILE_VERSION), "Print the version");
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  app.get_formatter()->label("Subcommands", "Commands");
+  for (const auto add : {add_devices, add_tune, add_bench, add_verify, add_explain, add_table, add_env, add_completion}) {
+    add(app, args, action);
+  }
+  // Last, since commands take over the footer that is there when they are added.
   app.footer(
       "Start with:\n"
       "  octile devices\n"
       "  octile tune  --model qwen3-8b --time-budget 2m\n"
       "  octile bench --model qwen3-8b --time-budget 1m\n\n"
-      "`octile COMMAND --help` explains a command. Model presets: " +
-      presets_text() +
-      ".\nResults go to stdout, progress and logs to stderr. Exit status: 0 done, 1 the work failed or a check found\n"
-      "something, 2 the arguments or an environment variable were wrong.");
-  for (const auto add : {add_devices, add_tune, add_bench, add_verify, add_explain, add_table, add_env, add_completion}) {
-    add(app, args, action);
-  }
+      "`octile COMMAND --help` explains a command.\n" +
+      wrapped(preset_names(), "Model presets:") +
+      "\nResults go to stdout, progress and logs to stderr. Exit status: 0 done, 1 the work failed or a check\n"
+      "found something, 2 the arguments or an environment variable were wrong.");
 
   std::vector<std::string> arguments = arguments_of(argc, argv);
   const std::vector<std::string> names = command_names(app);
-  if (!arguments.empty() && !arguments.front().starts_with('-') &&
-      std::find(names.begin(), names.end(), arguments.front()) == names.end()) {
-    return unknown_command(names, arguments.front());
+  if (arguments.empty() ||
+      (!arguments.front().starts_with('-') && std::find(names.begin(), names.end(), arguments.front()) == names.end())) {
+    return no_command(names, arguments.empty() ? "" : arguments.front());
   }
   try {
     // CLI11 takes them last first.
@@ -408,6 +427,9 @@ int run_app(int argc, char** argv) {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     return report(app, error);
+  }
+  if (!action) {
+    return no_command(names, "");
   }
   if (auto checked = env::check_all(); !checked) {
     return fail(checked.error());

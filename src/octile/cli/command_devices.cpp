@@ -3,7 +3,9 @@
 #include "octile/cli/commands.h"
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
+#include "octile/core/format.h"
 #include "octile/kernels/backend.h"
+#include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/report/json_report.h"
 #include "octile/report/text_report.h"
 
@@ -33,7 +35,11 @@ int run_devices(const DevicesArgs& args) {
       reports.push_back(describe(*backend, device));
     }
   }
-  const auto written = write_result(devices_text(reports), args.json, [&] { return devices_json(reports); });
+  std::string text = devices_text(reports);
+  if (const std::string reason = cuda::no_device_reason(); !reason.empty()) {
+    text += format("\nno CUDA device: {}\n", reason);
+  }
+  const auto written = write_result(text, args.json, [&] { return devices_json(reports); });
   return written ? kDone : fail(written.error());
 }
 

@@ -66,7 +66,7 @@ int run_explain(const ExplainArgs& args) {
     problem.n = shape.n;
     problem.k = shape.k;
     const Plan plan = Plan::make(device->backend, device->info, problem, args.tables, *tuned);
-    const auto bytes = weight_bytes(plan);
+    const auto bytes = weight_bytes(device->backend, plan);
     if (!bytes) {
       return fail(bytes.error());
     }

@@ -12,7 +12,7 @@ namespace {
 // Layouts pad N to 64 rows or fewer.
 constexpr std::int64_t kPeriod = 128;
 
-Expected<std::int64_t> packed_bytes(const Plan& plan, const std::string& layout, std::int64_t rows) {
+Expected<std::int64_t> packed_bytes(const Backend& backend, const Plan& plan, const std::string& layout, std::int64_t rows) {
   const std::int64_t k = plan.problem().k;
   const std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows * k), 0);
   const std::vector<float> scales(static_cast<std::size_t>(rows), 1.0F);
@@ -24,7 +24,7 @@ Expected<std::int64_t> packed_bytes(const Plan& plan, const std::string& layout,
   source.scales = scales.data();
   source.scale_dtype = DType::fp32;
   source.scale_count = rows;
-  const auto packed = plan.backend()->pack(plan.device(), layout, source);
+  const auto packed = backend.pack(plan.device(), layout, source);
   if (!packed) {
     return packed.error();
   }
@@ -33,22 +33,22 @@ Expected<std::int64_t> packed_bytes(const Plan& plan, const std::string& layout,
 
 }  // namespace
 
-Expected<std::int64_t> weight_bytes(const Plan& plan) {
+Expected<std::int64_t> weight_bytes(const Backend* backend, const Plan& plan) {
   const std::int64_t n = plan.problem().n;
-  if (plan.backend() == nullptr) {
+  if (backend == nullptr) {
     return n * plan.problem().k + n * static_cast<std::int64_t>(sizeof(float));
   }
   const std::int64_t remainder = (n - 1) % kPeriod + 1;
   const std::int64_t periods = (n - remainder) / kPeriod;
   std::int64_t bytes = 0;
   for (const std::string& layout : plan.layouts(std::numeric_limits<std::int64_t>::max())) {
-    const auto small = packed_bytes(plan, layout, remainder);
+    const auto small = packed_bytes(*backend, plan, layout, remainder);
     if (!small) {
       return small.error();
     }
     bytes += *small;
     if (periods > 0) {
-      const auto larger = packed_bytes(plan, layout, remainder + kPeriod);
+      const auto larger = packed_bytes(*backend, plan, layout, remainder + kPeriod);
       if (!larger) {
         return larger.error();
       }

@@ -10,9 +10,9 @@
 
 namespace octile::cli {
 
-// Bytes of a weight of the plan's N and K in every layout that the plan can reach; on a device that is not here, of its
-// codes and scales alone. Packs at most 256 rows: in every layout the bytes grow evenly, by a number of rows that
-// divides 128.
-Expected<std::int64_t> weight_bytes(const Plan& plan);
+// Bytes of a weight of the plan's N and K in every layout that the plan can reach; without a backend (a device that is not
+// here) those of its codes and scales. Packs at most 256 rows: in every layout the bytes grow evenly, by a number of rows
+// that divides 128.
+Expected<std::int64_t> weight_bytes(const Backend* backend, const Plan& plan);
 
 }  // namespace octile::cli

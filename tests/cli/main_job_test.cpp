@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// tune, bench, verify and explain one after the other, on a weight small enough for any machine. Nothing here is about
+// speed.
+#include "cli/command.h"
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+namespace octile::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+const std::vector<std::string> kRowFields = {"shape",
+                                             "n",
+                                             "k",
+                                             "m",
+                                             "scope",
+                                             "chained",
+                                             "layout",
+                                             "accumulate",
+                                             "baseline_us",
+                                             "baseline_kernel",
+                                             "best_vendor_us",
+                                             "best_vendor_kernel",
+                                             "chosen_us",
+                                             "chosen_kernel",
+                                             "choice",
+                                             "ratio",
+                                             "ratio_lo",
+                                             "ratio_hi",
+                                             "rounds",
+                                             "vs_vendor",
+                                             "vs_vendor_lo",
+                                             "vs_vendor_hi",
+                                             "floor_us",
+                                             "floor_share",
+                                             "tflops",
+                                             "gbps",
+                                             "rel_error"};
+
+class MainJobTest : public CommandTest {
+ protected:
+  std::vector<std::string> on_small_weight(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--n", "1024", "--k", "1088", "--tables", path("tables")});
+    return arguments;
+  }
+};
+
+TEST_F(MainJobTest, TuneBenchVerifyExplain) {
+  const RunResult tuned = run(on_small_weight({"tune", "--m", "1,5", "--time-budget", "60s"}));
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.out, testing::AllOf(HasSubstr("baseline us"), HasSubstr("wrote " + path("tables"))));
+  // Progress is on stderr, as plain lines, since no terminal is there.
+  EXPECT_THAT(tuned.err, testing::AllOf(HasSubstr("octile: "), testing::Not(HasSubstr("\x1b["))));
+  EXPECT_EQ(run({"table", "lint", path("tables")}).status, 0);
+
+  const Json report = run_json(on_small_weight({"bench", "--m", "1,5", "--time-budget", "60s", "--csv", path("bench.csv"),
+                                                "--record", "small", "--json"}),
+                               {.directory = folder_});
+  EXPECT_EQ(keys_of(report), (std::vector<std::string>{"device_name", "octile_version", "kernel_source_hash", "date", "unit",
+                                                       "protocol", "rows"}));
+  EXPECT_EQ(report["unit"], "us");
+  ASSERT_EQ(report["rows"].size(), 2U) << report.dump();
+  for (const Json& row : report["rows"]) {
+    EXPECT_EQ(keys_of(row), kRowFields);
+    EXPECT_EQ(row["n"], 1024);
+    EXPECT_EQ(row["k"], 1088);
+    EXPECT_GT(row["chosen_us"].get<double>(), 0);
+    EXPECT_GT(row["baseline_us"].get<double>(), 0);
+    EXPECT_GT(row["floor_us"].get<double>(), 0);
+    EXPECT_LE(row["ratio_lo"].get<double>(), row["ratio"].get<double>());
+    EXPECT_GE(row["ratio_hi"].get<double>(), row["ratio"].get<double>());
+    EXPECT_LT(row["rel_error"].get<double>(), 0.01);
+  }
+  const std::string csv = read_file(path("bench.csv"));
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
+  EXPECT_THAT(csv, testing::StartsWith("shape,n,k,m,scope,"));
+  const Json recorded = Json::parse(
+      read_file(path("bench/results/" + report["device_name"].get<std::string>() + "/small.json")), nullptr, false);
+  ASSERT_FALSE(recorded.is_discarded());
+  EXPECT_EQ(recorded["rows"], report["rows"]);
+  EXPECT_THAT(recorded["command"].get<std::string>(), testing::StartsWith("octile bench --m 1,5"));
+  EXPECT_NE(recorded["commit"], "");
+  EXPECT_TRUE(recorded["libraries"].is_object());
+  EXPECT_TRUE(recorded.contains("driver"));
+
+  const RunResult verified =
+      run({"verify", "--tables", path("tables"), "--time-budget", "60s", "--json", path("verify.json")});
+  EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
+  const Json findings = Json::parse(read_file(path("verify.json")), nullptr, false);
+  EXPECT_EQ(keys_of(findings), (std::vector<std::string>{"ok", "findings"}));
+  EXPECT_EQ(findings["ok"], true);
+
+  // What was tuned is what is used, at every M that was asked for.
+  for (const Json& point : run_json(on_small_weight({"explain", "--m", "1,5", "--json"}))) {
+    EXPECT_THAT(point["table_file"].get<std::string>(), testing::StartsWith(path("tables"))) << point.dump();
+    EXPECT_FALSE(point["measured"].is_null()) << point.dump();
+  }
+}
+
+TEST_F(MainJobTest, OnATerminalProgressIsABar) {
+  const RunResult tuned = run(on_small_weight({"tune", "--m", "1", "--time-budget", "60s"}), {.stderr_is_terminal = true});
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.err, testing::AllOf(HasSubstr("\r\x1b[K["), HasSubstr("####################")));
+  EXPECT_THAT(tuned.out, testing::Not(HasSubstr("\x1b")));
+}
+
+TEST_F(MainJobTest, VerifyFindsATamperedTable) {
+  ASSERT_EQ(run(on_small_weight({"tune", "--m", "1", "--time-budget", "60s"})).status, 0);
+  std::size_t broken = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path("tables"))) {
+    if (entry.path().string().ends_with(".octile.json")) {
+      const std::string text = read_file(entry.path());
+      std::filesystem::resize_file(entry.path(), text.size() / 2);
+      ++broken;
+    }
+  }
+  ASSERT_EQ(broken, 1U);
+  const RunResult verified = run({"verify", "--tables", path("tables"), "--time-budget", "60s"});
+  EXPECT_NE(verified.status, 0) << verified.out << verified.err;
+}
+
+TEST_F(MainJobTest, TuneIntoAPlaceThatIsNoDirectoryIsAnError) {
+  const std::string file = write("file", "");
+  const RunResult tuned = run({"tune", "--n", "64", "--k", "64", "--m", "1", "--tables", file, "--time-budget", "5s"});
+  EXPECT_EQ(tuned.status, 1);
+  EXPECT_THAT(tuned.err, HasSubstr(file));
+}
+
+TEST_F(MainJobTest, VerifyWithoutAnyTableSaysSo) {
+  std::filesystem::create_directories(path("none"));
+  const RunResult verified = run({"verify", "--tables", path("none")});
+  EXPECT_NE(verified.status, 0);
+  EXPECT_THAT(verified.err, HasSubstr("octile: error: "));
+}
+
+}  // namespace
+}  // namespace octile::cli

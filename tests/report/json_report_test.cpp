@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine-readable output: exact fields, and values that JSON has no words for.
+#include "octile/report/json_report.h"
+
+#include "octile/report/text_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include <limits>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace octile {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json parsed(const std::string& text) {
+  EXPECT_TRUE(text.ends_with("\n"));
+  Json json = Json::parse(text, nullptr, false);
+  EXPECT_FALSE(json.is_discarded()) << text;
+  return json;
+}
+
+std::vector<std::string> keys_of(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) {
+    keys.push_back(key);
+  }
+  return keys;
+}
+
+BenchResult one_row() {
+  BenchResult result;
+  result.device_name = "X";
+  result.octile_version = "0.1.0";
+  result.date = "2026-01-01T00:00:00Z";
+  BenchRow row;
+  row.shape = "qkv";
+  row.n = 6144;
+  row.k = 4096;
+  row.m = 16;
+  row.layout = "cpu_packed";
+  row.accumulate = "precise";
+  row.baseline_us = 20;
+  row.baseline_kernel = "onednn";
+  row.chosen_us = 10;
+  row.chosen_kernel = "avx512";
+  row.choice = "tile";
+  row.ratio = 2;
+  row.ratio_lo = 1.9;
+  row.ratio_hi = 2.1;
+  row.rounds = 12;
+  row.floor_us = 8;
+  row.floor_share = 0.8;
+  row.rel_error = 0.001;
+  result.rows.push_back(row);
+  return result;
+}
+
+const std::vector<std::string> kRowFields = {"shape",
+                                             "n",
+                                             "k",
+                                             "m",
+                                             "scope",
+                                             "chained",
+                                             "layout",
+                                             "accumulate",
+                                             "baseline_us",
+                                             "baseline_kernel",
+                                             "best_vendor_us",
+                                             "best_vendor_kernel",
+                                             "chosen_us",
+                                             "chosen_kernel",
+                                             "choice",
+                                             "ratio",
+                                             "ratio_lo",
+                                             "ratio_hi",
+                                             "rounds",
+                                             "vs_vendor",
+                                             "vs_vendor_lo",
+                                             "vs_vendor_hi",
+                                             "floor_us",
+                                             "floor_share",
+                                             "tflops",
+                                             "gbps",
+                                             "rel_error"};
+
+TEST(JsonReport, BenchHasExactlyTheDocumentedFields) {
+  const Json json = parsed(bench_json(one_row()));
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"device_name", "octile_version", "kernel_source_hash", "date", "unit",
+                                                     "protocol", "rows"}));
+  ASSERT_EQ(json["rows"].size(), 1U);
+  EXPECT_EQ(keys_of(json["rows"][0]), kRowFields);
+  EXPECT_EQ(json["rows"][0]["ratio_hi"], 2.1);
+}
+
+TEST(JsonReport, ARecordedResultSaysWhereItCameFrom) {
+  const Json json = parsed(recorded_bench_json(one_row(), {"580.1", {{"onednn", "2.6.3"}}, "abc", "octile bench"}));
+  EXPECT_EQ(json["driver"], "580.1");
+  EXPECT_EQ(json["libraries"]["onednn"], "2.6.3");
+  EXPECT_EQ(json["commit"], "abc");
+  EXPECT_EQ(json["command"], "octile bench");
+  EXPECT_EQ(json["rows"], parsed(bench_json(one_row()))["rows"]);
+}
+
+TEST(JsonReport, WhatIsNotFiniteOrNotMeasuredIsNull) {
+  BenchResult result = one_row();
+  result.rows[0].gbps = std::numeric_limits<double>::infinity();
+  result.rows[0].rel_error = std::numeric_limits<double>::quiet_NaN();
+  const Json row = parsed(bench_json(result))["rows"][0];
+  for (const char* field : {"best_vendor_us", "vs_vendor", "vs_vendor_lo", "vs_vendor_hi", "tflops", "gbps", "rel_error"}) {
+    EXPECT_TRUE(row[field].is_null()) << field;
+  }
+}
+
+TEST(JsonReport, BytesThatAreNoUtf8AreReplaced) {
+  const Finding finding{"a\xFF.json", "", "io", "quote \" and line\nbreak"};
+  const Json json = parsed(findings_json(false, std::vector{finding}));
+  EXPECT_EQ(json["findings"][0]["file"], "a\xEF\xBF\xBD.json");
+  EXPECT_EQ(json["findings"][0]["message"], finding.message);
+}
+
+TEST(JsonReport, EmptyListsAreLists) {
+  EXPECT_EQ(parsed(findings_json(true, {})), (Json{{"ok", true}, {"findings", Json::array()}}));
+  EXPECT_EQ(parsed(devices_json({})), Json::array());
+  EXPECT_EQ(parsed(explanations_json({})), Json::array());
+}
+
+TEST(JsonReport, AnExplanationHasExactlyTheDocumentedFields) {
+  Explanation explanation;
+  explanation.config = R"({"BLOCK_SIZE_M": 16})";
+  explanation.measured = "null";
+  const Json json = parsed(explanation_json(explanation));
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"device_name", "n", "k", "m", "choice", "kernel", "config",
+                                                     "table_file", "table_key", "reason", "measured", "stale", "bytes"}));
+  EXPECT_EQ(json["config"]["BLOCK_SIZE_M"], 16);
+  EXPECT_TRUE(json["measured"].is_null());
+  EXPECT_EQ(parsed(explanations_json(std::vector{explanation, explanation})), (Json::array({json, json})));
+}
+
+TEST(MeasureReport, CsvHasTheColumnsOfAJsonRow) {
+  std::istringstream csv(bench_csv(one_row()));
+  std::string header;
+  std::getline(csv, header);
+  std::string wanted;
+  for (const std::string& field : kRowFields) {
+    wanted += wanted.empty() ? "" : ",";
+    wanted += field;
+  }
+  EXPECT_EQ(header, wanted + "\r");
+  std::string row;
+  std::getline(csv, row);
+  EXPECT_EQ(row,
+            "qkv,6144,4096,16,linear,false,cpu_packed,precise,20,onednn,,,10,avx512,tile,2,1.9,2.1,12,,,,8,0.8,,,0.001\r");
+}
+
+TEST(MeasureReport, BenchTextShowsRatiosWithTheirIntervalAndDashesForWhatIsMissing) {
+  BenchResult result = one_row();
+  result.missing = {"gate_up m=1024: no time left"};
+  result.geomean_ratio = 2;
+  const std::string text = bench_text(result);
+  EXPECT_THAT(text, testing::HasSubstr("2.00x [1.90, 2.10]"));
+  EXPECT_THAT(text, testing::HasSubstr("tile: avx512"));
+  EXPECT_THAT(text, testing::HasSubstr("80 %"));
+  EXPECT_THAT(text, testing::HasSubstr("not measured: gate_up m=1024: no time left"));
+  EXPECT_THAT(text, testing::HasSubstr("geometric mean of baseline / choice: 2.00x"));
+}
+
+TEST(MeasureReport, TuneTextSaysTheFailureFirst) {
+  TuneSummary summary;
+  summary.failure = "avx512 failed at every candidate";
+  EXPECT_THAT(tune_text(summary), testing::StartsWith("FAILED: avx512 failed at every candidate\n"));
+}
+
+TEST(MeasureReport, TuneTextListsWhatDidNotFitTheBudgetAndWhatFailed) {
+  TuneSummary summary;
+  TunePoint point;
+  point.shape = {"qkv", 6144, 4096};
+  point.m = 1024;
+  point.status = PointStatus::no_budget;
+  summary.points.push_back(point);
+  summary.failed.push_back({"qkv", 16, "avx2", {}, "wrong", "relative error 1.0, at most 0.003 was wanted"});
+  summary.files = {"/tables/a.octile.json"};
+  const std::string text = tune_text(summary);
+  EXPECT_THAT(text, testing::HasSubstr("1 points did not fit the time budget"));
+  EXPECT_THAT(text, testing::HasSubstr("qkv M=16 avx2 {}: wrong: relative error 1.0"));
+  EXPECT_THAT(text, testing::HasSubstr("wrote /tables/a.octile.json"));
+}
+
+TEST(MeasureReport, VerifyTextKeepsFindingsAndAdviceApart) {
+  VerifyResult result;
+  result.findings = {{"a.json", "[1, 4]", "wrong", "relative error 1"}};
+  result.advice = {{"b.json", "", "driver", "differs"}};
+  const std::string text = verify_text(result);
+  EXPECT_THAT(text, testing::HasSubstr("Wrong:\na.json, key [1, 4]: wrong: relative error 1\n"));
+  EXPECT_THAT(text, testing::HasSubstr("To know:\nb.json: driver: differs\n"));
+}
+
+TEST(TextReport, MarkdownOfVariablesEscapesBars) {
+  const std::vector<VariableReport> variables = {
+      {"A", "Section", "one of a|b", "a", "b", "environment", "", "Does | things."}};
+  const std::string page = env_markdown(variables);
+  EXPECT_THAT(page, testing::HasSubstr("## Section"));
+  EXPECT_THAT(page, testing::HasSubstr("| `A` | one of a\\|b | `a` | Does \\| things. |"));
+}
+
+}  // namespace
+}  // namespace octile
