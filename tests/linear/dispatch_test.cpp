@@ -204,7 +204,7 @@ TEST_F(Dispatching, WithoutTheBaselinesCopyTheHeuristicReplacesATileThatFails) {
   other.us_per_row = 9.0;
   const auto weight = pack_weight(backend.device(), weights.source(), options);
   ASSERT_TRUE(weight);
-  ASSERT_EQ(weight->impl()->in_layout("vendor_layout"), nullptr);
+  ASSERT_EQ(packed_in_layout(*weight->impl(), "vendor_layout"), nullptr);
   ours.prepare_error = Error{ErrorCode::failed, "no"};
   auto linear = Fp8Linear::create(*weight);
   ASSERT_TRUE(linear);

@@ -177,8 +177,8 @@ TEST_F(Weight, WithoutATableTheVendorsLayoutAloneIsPacked) {
   const auto made = pack_weight(backend.device(), source, {});
   ASSERT_TRUE(made);
   EXPECT_THAT(made->impl()->packed, SizeIs(1));
-  EXPECT_NE(made->impl()->in_layout("vendor_layout"), nullptr);
-  EXPECT_EQ(made->impl()->in_layout("packed"), nullptr);
+  EXPECT_NE(packed_in_layout(*made->impl(), "vendor_layout"), nullptr);
+  EXPECT_EQ(packed_in_layout(*made->impl(), "packed"), nullptr);
 }
 
 }  // namespace

@@ -191,7 +191,7 @@ class Builder {
     made->config = choice.config;
     made->max_m = largest_m(choice, i);
     const std::string_view layout = is_engine ? kEngineLayout : choice.family->layout();
-    made->weight = weight_.in_layout(layout);
+    made->weight = packed_in_layout(weight_, layout);
     if (made->weight == nullptr) {
       return make_error(
           ErrorCode::invalid_argument,
@@ -234,6 +234,13 @@ std::int64_t Dispatch::workspace_bytes(std::int64_t m) const noexcept {
     bytes = std::max(bytes, serving[i]->kernel->workspace_bytes(std::min(end, m)));
   }
   return bytes;
+}
+
+std::int64_t Dispatch::call_bytes(std::int64_t rows) const noexcept {
+  const std::int64_t chunk = std::min(rows, max_m);
+  const std::int64_t rest = rows % chunk;
+  const std::int64_t bytes = kernel_of(chunk).kernel->workspace_bytes(chunk);
+  return rest == 0 ? bytes : std::max(bytes, kernel_of(rest).kernel->workspace_bytes(rest));
 }
 
 Expected<std::unique_ptr<Dispatch>> make_dispatch(const Plan& plan, const Fp8Weight::Impl& weight, const CallShape& call,

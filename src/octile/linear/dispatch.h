@@ -21,7 +21,7 @@ struct PreparedKernel {
   std::unique_ptr<Kernel> kernel;
 };
 
-// Everything that run() needs for M in [1, max_m]; immutable once made.
+// Everything that run() needs for M in [1, max_m]; immutable once published.
 struct Dispatch {
   std::int64_t max_m = 0;
   std::vector<std::int64_t> starts;            // Ascending, the first is 1.
@@ -29,10 +29,16 @@ struct Dispatch {
   std::vector<Choice> choices;                 // For each interval, for explain().
   std::vector<std::unique_ptr<PreparedKernel>> kernels;
 
+  const Dispatch* older = nullptr;  // What served before; kept, for calls and graphs that began with it.
+
   // Index of the interval that holds m. Precondition: 1 <= m <= max_m.
   std::size_t interval_of(std::int64_t m) const noexcept;
+  // Precondition as above.
+  const PreparedKernel& kernel_of(std::int64_t m) const noexcept { return *serving[interval_of(m)]; }
   // Workspace of the worst M up to m.
   std::int64_t workspace_bytes(std::int64_t m) const noexcept;
+  // Workspace of a call with `rows` >= 1 rows: of its chunks of max_m and of the rest.
+  std::int64_t call_bytes(std::int64_t rows) const noexcept;
 };
 
 // What a call looks like but for M: the trial run of each kernel is made of it.

@@ -33,8 +33,6 @@ struct Fp8Linear::Impl {
   std::atomic<const Dispatch*> current{nullptr};
 
   const float* bias_data() const noexcept { return bias == nullptr ? nullptr : static_cast<const float*>(bias->data()); }
-  Expected<void> launch(Activation activation, const MatrixView& y, void* workspace, std::int64_t workspace_bytes,
-                        void* stream) const;
 };
 
 namespace {
@@ -85,7 +83,7 @@ Expected<std::unique_ptr<DeviceBuffer>> upload_bias(const Device& device, const 
 // baseline: with the switch off, or with an engine's function registered.
 Expected<void> check_baseline_is_packed(const Plan& plan, const Fp8Weight::Impl& weight) {
   for (const std::string& layout : plan.layouts(std::numeric_limits<std::int64_t>::max())) {
-    if (weight.in_layout(layout) == nullptr && (!plan.tuned() || layout == kEngineLayout)) {
+    if (packed_in_layout(weight, layout) == nullptr && (!plan.tuned() || layout == kEngineLayout)) {
       return make_error(
           ErrorCode::invalid_argument,
           "the baseline reads layout {}, which the weight [{}, {}] lacks, since it was packed before {}: create "
@@ -120,6 +118,56 @@ Expected<void> check_codes_view(const ConstMatrixView& codes, const float* scale
   if (scales == nullptr && codes.rows > 0) {
     return make_error(ErrorCode::invalid_argument, "quantised activations [{}, {}]: want their scales, got a null pointer",
                       codes.rows, codes.cols);
+  }
+  return {};
+}
+
+// The newest dispatch for which the workspace suffices: one that was sized before another thread's prepare() still serves.
+const Dispatch* fitting_dispatch(const Dispatch* newest, std::int64_t rows, std::int64_t workspace_bytes) noexcept {
+  const Dispatch* dispatch = newest;
+  while (dispatch != nullptr && dispatch->call_bytes(rows) > workspace_bytes) {
+    dispatch = dispatch->older;
+  }
+  return dispatch;
+}
+
+// The hot path: checks, a binary search and a launch for each chunk.
+Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activation, const MatrixView& y, void* workspace,
+                      std::int64_t workspace_bytes, void* stream) {
+  const Problem& problem = linear.plan.problem();
+  const std::int64_t rows = activation.x.rows;
+  if (auto ok = check_output_view(y, rows, problem.n, problem.out_dtype); !ok) {
+    return ok;
+  }
+  if (rows == 0) {
+    return {};
+  }
+  const Dispatch* newest = linear.current.load(std::memory_order_acquire);
+  if (newest == nullptr) {
+    return make_error(ErrorCode::not_prepared, "M = {}: want prepare(max_m) before run()", rows);
+  }
+  const Dispatch* dispatch = fitting_dispatch(newest, rows, workspace_bytes);
+  const std::uintptr_t alignment = linear.plan.device().kind == DeviceKind::cpu ? 64 : 256;
+  if (dispatch == nullptr || (dispatch->call_bytes(rows) > 0 &&
+                              (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
+    return make_error(ErrorCode::invalid_argument, "workspace: want {} bytes, {}-byte aligned, got {} bytes at {}",
+                      newest->call_bytes(rows), alignment, workspace_bytes, static_cast<const void*>(workspace));
+  }
+  LaunchArgs args;
+  args.bias = linear.bias_data();
+  args.workspace = workspace;
+  args.workspace_bytes = workspace_bytes;
+  args.stream = stream;
+  args.activation = activation;
+  for (std::int64_t row = 0; row < rows; row += dispatch->max_m) {
+    const std::int64_t m = std::min(dispatch->max_m, rows - row);
+    args.activation.x = rows_of(activation.x, row, m);
+    args.activation.scales = activation.scales == nullptr ? nullptr : activation.scales + row;
+    args.y = rows_of(y, row, m);
+    const PreparedKernel& prepared = dispatch->kernel_of(m);
+    if (auto ok = prepared.kernel->run(*prepared.weight, args); !ok) {
+      return ok;
+    }
   }
   return {};
 }
@@ -186,6 +234,7 @@ Expected<void> Fp8Linear::prepare(std::int64_t max_m) try {
   if (!made) {
     return std::move(made).error();
   }
+  (*made)->older = current;
   impl_->dispatches.push_back(std::move(*made));
   impl_->current.store(impl_->dispatches.back().get(), std::memory_order_release);
   return {};
@@ -215,7 +264,7 @@ Expected<void> Fp8Linear::run(const ConstMatrixView& x, const MatrixView& y, voi
   activation.x = x;
   activation.static_scale = options.activation == ActivationMode::static_per_tensor ? options.static_scale : 0.0F;
   activation.quantize = options.quantize;
-  return impl_->launch(activation, y, workspace, workspace_bytes, stream);
+  return launch(*impl_, activation, y, workspace, workspace_bytes, stream);
 }
 
 Expected<void> Fp8Linear::run_quantized(const ConstMatrixView& codes, const float* scales, const MatrixView& y,
@@ -226,54 +275,7 @@ Expected<void> Fp8Linear::run_quantized(const ConstMatrixView& codes, const floa
   Activation activation;
   activation.x = codes;
   activation.scales = scales;
-  return impl_->launch(activation, y, workspace, workspace_bytes, stream);
-}
-
-// The hot path: checks, a binary search and a launch for each chunk.
-Expected<void> Fp8Linear::Impl::launch(Activation activation, const MatrixView& y, void* workspace,
-                                       std::int64_t workspace_bytes, void* stream) const {
-  const Problem& problem = plan.problem();
-  const ConstMatrixView x = activation.x;
-  const float* scales = activation.scales;
-  if (auto ok = check_output_view(y, x.rows, problem.n, problem.out_dtype); !ok) {
-    return ok;
-  }
-  if (x.rows == 0) {
-    return {};
-  }
-  const Dispatch* dispatch = current.load(std::memory_order_acquire);
-  if (dispatch == nullptr) {
-    return make_error(ErrorCode::not_prepared, "M = {}: want prepare(max_m) before run()", x.rows);
-  }
-  const std::int64_t chunk = std::min(x.rows, dispatch->max_m);
-  const std::int64_t rest = x.rows % chunk;
-  const auto need_of = [&](std::int64_t m) {
-    return dispatch->serving[dispatch->interval_of(m)]->kernel->workspace_bytes(m);
-  };
-  const std::int64_t need = std::max(need_of(chunk), rest == 0 ? 0 : need_of(rest));
-  const std::uintptr_t alignment = plan.device().kind == DeviceKind::cpu ? 64 : 256;
-  if (workspace_bytes < need ||
-      (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
-    return make_error(ErrorCode::invalid_argument, "workspace: want {} bytes, {}-byte aligned, got {} bytes at {}", need,
-                      alignment, workspace_bytes, static_cast<const void*>(workspace));
-  }
-  LaunchArgs args;
-  args.bias = bias_data();
-  args.workspace = workspace;
-  args.workspace_bytes = workspace_bytes;
-  args.stream = stream;
-  args.activation = activation;
-  for (std::int64_t row = 0; row < x.rows; row += chunk) {
-    const std::int64_t m = std::min(chunk, x.rows - row);
-    args.activation.x = rows_of(x, row, m);
-    args.activation.scales = scales == nullptr ? nullptr : scales + row;
-    args.y = rows_of(y, row, m);
-    const PreparedKernel& kernel = *dispatch->serving[dispatch->interval_of(m)];
-    if (auto ok = kernel.kernel->run(*kernel.weight, args); !ok) {
-      return ok;
-    }
-  }
-  return {};
+  return launch(*impl_, activation, y, workspace, workspace_bytes, stream);
 }
 
 Explanation Fp8Linear::explain(std::int64_t m) const {

@@ -106,10 +106,10 @@ Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source
   return make_error(ErrorCode::out_of_memory, "weight [{}, {}]: out of memory", source.n, source.k);
 }
 
-const PackedWeight* Fp8Weight::Impl::in_layout(std::string_view layout) const noexcept {
-  for (const auto& weight : packed) {
-    if (weight->layout() == layout) {
-      return weight.get();
+const PackedWeight* packed_in_layout(const Fp8Weight::Impl& weight, std::string_view layout) noexcept {
+  for (const auto& packed : weight.packed) {
+    if (packed->layout() == layout) {
+      return packed.get();
     }
   }
   return nullptr;

@@ -20,10 +20,10 @@ struct Fp8Weight::Impl {
   bool tuned = true;   // The kill switch when the weight was packed.
   std::int64_t bytes = 0;
   std::vector<std::shared_ptr<PackedWeight>> packed;  // One a layout; rarely more than one.
-
-  // nullptr where the weight was not packed into `layout`.
-  const PackedWeight* in_layout(std::string_view layout) const noexcept;
 };
+
+// nullptr where the weight was not packed into `layout`.
+const PackedWeight* packed_in_layout(const Fp8Weight::Impl& weight, std::string_view layout) noexcept;
 
 // What Fp8Weight::create() does once the device is known.
 Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options);
