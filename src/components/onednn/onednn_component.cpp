@@ -224,7 +224,7 @@ std::string loaded_version() {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const OctileOnednnApi* octile_onednn_api(void) {
+extern "C" __attribute__((visibility("default"))) const OctileOnednnApi* octile_onednn_api() {
   if (openmp() == nullptr) {
     return nullptr;
   }

@@ -115,8 +115,9 @@ std::string brand_string() {
     return {};
   }
   std::array<unsigned, 12> words{};
-  for (unsigned i = 0; i < 3; ++i) {
-    __get_cpuid(first + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+  for (std::size_t i = 0; i < 3; ++i) {
+    unsigned* leaf = words.data() + 4 * i;
+    __get_cpuid(first + static_cast<unsigned>(i), leaf, leaf + 1, leaf + 2, leaf + 3);
   }
   std::array<char, 49> text{};  // The brand string fills up to 48 bytes, with or without a zero at the end.
   std::memcpy(text.data(), words.data(), 48);

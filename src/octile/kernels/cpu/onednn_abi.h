@@ -9,7 +9,7 @@
 // Raised whenever anything below changes; a component of another number is refused.
 #define OCTILE_ONEDNN_ABI 1
 
-// The one exported symbol: const OctileOnednnApi* octile_onednn_api(void).
+// The one exported symbol: const OctileOnednnApi* octile_onednn_api().
 #define OCTILE_ONEDNN_ENTRY "octile_onednn_api"
 
 #ifdef __cplusplus
@@ -62,10 +62,10 @@ typedef struct OctileOnednnApi {
   // OpenMP gives fewer. Returns how many calls there were.
   int (*parallel)(int threads, void (*work)(void* context, int thread), void* context);
   // Ends the calling thread's OpenMP threads; the next use starts new ones.
-  void (*release_threads)(void);
+  void (*release_threads)();
 } OctileOnednnApi;
 
-typedef const OctileOnednnApi* (*OctileOnednnEntry)(void);
+typedef const OctileOnednnApi* (*OctileOnednnEntry)();
 
 #ifdef __cplusplus
 }
