@@ -43,8 +43,9 @@ struct TunePoint {
   double ratio = 0, ratio_lo = 0, ratio_hi = 0;  // baseline_us / us of the paired rounds, with its 95 % interval.
   int rounds = 0;
   double rel_error = 0;
-  bool resumed = false;    // Taken from the journal.
-  bool undecided = false;  // The budget or the round limit ended before the test did: the incumbent stayed.
+  bool resumed = false;             // Taken from the journal.
+  bool undecided = false;           // The budget or the round limit ended before the test did: the incumbent stayed.
+  std::vector<std::string> worked;  // Families of which a candidate passed the check of its numbers here.
   std::string reason;
 };
 

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// Baseline, best vendor, choice and floor, interleaved row by row; see bench.h.
+#include "octile/tune/bench.h"
+
+#include <octile/octile.hpp>
+
+#include "octile/core/env.h"
+#include "octile/core/format.h"
+#include "octile/tune/budget.h"
+#include "octile/tune/contest.h"
+#include "octile/tune/random_data.h"
+#include "octile/tune/run_hooks.h"
+#include "octile/tune/samples.h"
+#include "octile/tune/sweep.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace octile {
+
+namespace {
+
+// Passes of a row: fewer than 2 give no interval, more than the usual only tighten it.
+constexpr int kFewestPasses = 2;
+constexpr int kUsualPasses = 20;
+constexpr int kMostPasses = 40;
+
+// Lanes of a row's contest.
+enum LaneIndex : std::size_t { kBaseline, kChosen, kVendor, kFloor };
+
+struct PendingRow {
+  std::size_t shape = 0;
+  std::int64_t m = 0;
+  Choice baseline, chosen;
+};
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, const RunHooks& hooks) : options_(options), hooks_(hooks) {}
+
+  Expected<BenchResult> run() {
+    if (Expected<void> ready = set_up(); !ready) {
+      return std::move(ready).error();
+    }
+    const std::uint64_t seed = options_.seed != 0 ? options_.seed : fresh_seed();
+    Expected<std::unique_ptr<Session>> session =
+        Session::open(options_, hooks_, measure_settings(options_, seed, options_.scope == "gemm"));
+    if (!session) {
+      return std::move(session).error();
+    }
+    session_ = std::move(*session);
+    while (!pending_.empty() && !session_->ended()) {
+      double quota_s = 0;
+      const std::size_t i = next_row(quota_s);
+      const PendingRow row = std::move(pending_[i]);
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+      report(format("{} m={}", options_.shapes[row.shape].name, row.m), false);
+      if (Expected<void> done = measure(row, quota_s); !done) {
+        return std::move(done).error();
+      }
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  Expected<void> set_up() {
+    Expected<void> valid = check_run_options(options_);
+    if (valid) {
+      valid = check_shapes(options_.shapes);
+    }
+    if (!valid) {
+      return valid;
+    }
+    if (options_.scope != "linear" && options_.scope != "gemm") {
+      return make_error(ErrorCode::invalid_argument, "scope: wanted \"linear\" or \"gemm\", got \"{}\"", options_.scope);
+    }
+    Expected<Device> device = hooks_.find_device(options_.device);
+    if (!device) {
+      return std::move(device).error();
+    }
+    device_ = *device;
+    Expected<std::vector<std::int64_t>> m_list = checked_m_list(options_.m_list, device_.info.kind == DeviceKind::cuda);
+    if (!m_list) {
+      return std::move(m_list).error();
+    }
+    const Expected<bool> tuned = env::get_bool("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE");
+    if (!tuned) {
+      return tuned.error();
+    }
+    for (const TuneShape& shape : options_.shapes) {
+      plans_.push_back(std::make_unique<Plan>(
+          Plan::make(device_.backend, device_.info, problem_of(options_, shape), options_.tables, *tuned)));
+    }
+    // Small M first: cheap, and what they cost tells what the large ones will.
+    for (const std::int64_t m : *m_list) {
+      for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
+        Choice baseline = plans_[s]->baseline_choice(m, {});
+        Choice chosen = plans_[s]->choose(m);
+        if (chosen.family == nullptr || baseline.family == nullptr) {
+          return make_error(ErrorCode::unavailable, "{} m={} has no kernel on {}: {}", options_.shapes[s].name, m,
+                            device_.info.id, chosen.family == nullptr ? chosen.reason : baseline.reason);
+        }
+        pending_.push_back({s, m, std::move(baseline), std::move(chosen)});
+      }
+    }
+    total_ = static_cast<std::int64_t>(pending_.size());
+    packed_.resize(options_.shapes.size(), false);
+    result_.device_name = device_.info.name;
+    result_.octile_version = version();
+    result_.kernel_source_hash = combined_source_hash(*device_.backend, device_.info);
+    result_.date = utc_now();
+    result_.protocol =
+        "interleaved passes over baseline, choice, vendor and floor, forward and backward in turn; each sample >= 4 ms on "
+        "cold copies of the weight in rotation; median per lane, 95 % interval of the paired ratio by signed ranks "
+        "(Student's t "
+        "below 6 passes)";
+    return {};
+  }
+
+  double estimate_us(const Choice& choice, const PendingRow& row) const {
+    const TuneShape& shape = options_.shapes[row.shape];
+    const double predicted_us = choice.family->predict_us(device_.info, plans_[row.shape]->problem(), row.m, choice.config);
+    return costs_.estimate_us(std::string(choice.family->name()), shape.n, shape.k, row.m, predicted_us);
+  }
+
+  PointCost cost_of(const PendingRow& row) const {
+    const double baseline_us = estimate_us(row.baseline, row);
+    const double chosen_us = estimate_us(row.chosen, row);
+    // The bare vendor takes about as long as the baseline, the floor is nothing beside them.
+    const double first_s = (2 * baseline_us + chosen_us) * 1e-6 + 4 * check_s_ + (packed_[row.shape] ? 0.0 : pack_s_);
+    const double pass_s = 2 * sample_s(baseline_us) + sample_s(chosen_us) + sample_s(0);
+    return {first_s + kFewestPasses * pass_s, first_s + kUsualPasses * pass_s};
+  }
+
+  // The first row that fits beside the cheaper ones; where none does, the cheapest: a row with a wide interval tells more
+  // than a missing one.
+  std::size_t next_row(double& quota_s) const {
+    std::vector<PointCost> costs;
+    costs.reserve(pending_.size());
+    for (const PendingRow& row : pending_) {
+      costs.push_back(cost_of(row));
+    }
+    if (options_.time_budget_s <= 0) {
+      quota_s = costs.front().standard_s * 3 + 10;
+      return 0;
+    }
+    std::size_t cheapest = 0;
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      std::rotate(costs.begin(), costs.begin() + static_cast<std::ptrdiff_t>(i),
+                  costs.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      quota_s = share_of_budget(costs, session_->left_s());
+      if (quota_s > 0) {
+        return i;
+      }
+      std::rotate(costs.begin(), costs.begin() + 1, costs.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      cheapest = costs[i].minimal_s < costs[cheapest].minimal_s ? i : cheapest;
+    }
+    quota_s = 0;  // The fewest passes.
+    return cheapest;
+  }
+
+  static CandidateSpec spec_of(const Choice& choice) {
+    return {CandidateSpec::Role::family, std::string(choice.family->name()), choice.config};
+  }
+
+  Expected<void> measure(const PendingRow& row, double quota_s) {
+    const TuneShape& shape = options_.shapes[row.shape];
+    const double start_s = session_->now_s();
+    if (Expected<void> set = session_->set_shape(shape.n, shape.k); !set) {
+      return set;
+    }
+    std::vector<CandidateSpec> specs(4);
+    specs[kBaseline] = spec_of(row.baseline);
+    specs[kChosen] = spec_of(row.chosen);
+    specs[kVendor].role = CandidateSpec::Role::bare_vendor;
+    specs[kFloor].role = CandidateSpec::Role::floor;
+    Contest contest(*session_, row.m, std::move(specs));
+    if (Expected<void> admitted = contest.admit(); !admitted) {
+      return admitted;
+    }
+    note_costs(row, contest, session_->now_s() - start_s);
+    // The number of passes is fixed before the first counts: an interval at 95 % allows no peeking.
+    const double left_s = std::min(quota_s - (session_->now_s() - start_s), session_->left_s());
+    const int passes = std::clamp(static_cast<int>(left_s / std::max(contest.pass_s(), 1e-9)), kFewestPasses, kMostPasses);
+    while (contest.passes() < passes && contest.lanes()[kBaseline].is_running() && contest.lanes()[kChosen].is_running()) {
+      Expected<bool> go_on = contest.pass();
+      if (!go_on) {
+        return std::move(go_on).error();
+      }
+      if (!*go_on) {
+        break;
+      }
+    }
+    conclude(row, contest);
+    return {};
+  }
+
+  void note_costs(const PendingRow& row, Contest& contest, double seconds) {
+    const TuneShape& shape = options_.shapes[row.shape];
+    double runs_s = 0;
+    for (const ContestLane& lane : contest.lanes()) {
+      runs_s += lane.admission.first_us * 1e-6;
+    }
+    if (packed_[row.shape]) {
+      check_s_ = 0.5 * (check_s_ + std::max((seconds - runs_s) / 4, 0.0));
+    } else {
+      pack_s_ = std::max(seconds - runs_s, 0.01);
+    }
+    packed_[row.shape] = true;
+    const auto record = [&](const Choice& choice, const ContestLane& lane) {
+      const double predicted_us =
+          choice.family->predict_us(device_.info, plans_[row.shape]->problem(), row.m, choice.config);
+      costs_.record(std::string(choice.family->name()), shape.n, shape.k, row.m, predicted_us, lane.admission.first_us);
+    };
+    record(row.baseline, contest.lanes()[kBaseline]);
+    record(row.chosen, contest.lanes()[kChosen]);
+  }
+
+  void conclude(const PendingRow& pending, Contest& contest) {
+    const std::vector<ContestLane>& lanes = contest.lanes();
+    const TuneShape& shape = options_.shapes[pending.shape];
+    const auto miss = [&](const std::string& reason) {
+      result_.missing.push_back(format("{} m={}: {}", shape.name, pending.m, reason));
+    };
+    for (const std::size_t needed : {kBaseline, kChosen}) {
+      if (!lanes[needed].failure.empty()) {
+        miss(format("{} {}", lanes[needed].spec.kernel, lanes[needed].failure));
+        return;
+      }
+    }
+    if (contest.passes() < kFewestPasses) {
+      miss(format("{} complete passes before the time ended, wanted at least {}", contest.passes(), kFewestPasses));
+      return;
+    }
+    BenchRow row;
+    row.shape = shape.name;
+    row.n = shape.n;
+    row.k = shape.k;
+    row.m = pending.m;
+    row.scope = options_.scope;
+    row.layout = lanes[kChosen].admission.layout;
+    row.accumulate = table_key(device_.info, plans_[pending.shape]->problem(), row.layout).accumulate;
+    row.baseline_us = median(lanes[kBaseline].us);
+    row.baseline_kernel = pending.baseline.kernel;
+    row.chosen_us = median(lanes[kChosen].us);
+    row.chosen_kernel = pending.chosen.kernel;
+    row.choice = to_string(pending.chosen.kind);
+    row.rounds = contest.passes();
+    const Interval ratio = paired_ratio_95(lanes[kBaseline].us, lanes[kChosen].us);
+    row.ratio = ratio.mid;
+    row.ratio_lo = ratio.lo;
+    row.ratio_hi = ratio.hi;
+    add_vendor(lanes[kVendor], lanes[kChosen], row);
+    add_floor(lanes[kFloor], row);
+    const double products = 2.0 * static_cast<double>(row.m) * static_cast<double>(row.n) * static_cast<double>(row.k);
+    row.tflops = products / row.chosen_us * 1e-6;
+    const double x_bytes = static_cast<double>(row.m * row.k) * (options_.scope == "gemm" ? 1 : 2);
+    const double y_bytes = static_cast<double>(row.m * row.n * size_of(options_.out_dtype));
+    row.gbps = (static_cast<double>(row.n * row.k) + x_bytes + y_bytes) / row.chosen_us * 1e-3;
+    row.rel_error = lanes[kChosen].admission.rel_error;
+    result_.rows.push_back(std::move(row));
+  }
+
+  static void add_note(BenchRow& row, const std::string& note) { row.note += (row.note.empty() ? "" : "; ") + note; }
+
+  static void add_vendor(const ContestLane& vendor, const ContestLane& chosen, BenchRow& row) {
+    if (!vendor.is_running() || vendor.us.size() != chosen.us.size()) {
+      add_note(row, format("no vendor: {}", vendor.failure));
+      return;
+    }
+    row.best_vendor_us = median(vendor.us);
+    row.best_vendor_kernel = vendor.admission.kernel;
+    const Interval ratio = paired_ratio_95(vendor.us, chosen.us);
+    row.vs_vendor = ratio.mid;
+    row.vs_vendor_lo = ratio.lo;
+    row.vs_vendor_hi = ratio.hi;
+  }
+
+  static void add_floor(const ContestLane& floor, BenchRow& row) {
+    if (!floor.is_running() || floor.us.empty()) {
+      add_note(row, format("no floor: {}", floor.failure));
+      return;
+    }
+    row.floor_us = median(floor.us);
+    row.floor_share = row.floor_us / row.chosen_us;
+  }
+
+  void report(const std::string& doing, bool finished) const {
+    if (!options_.progress) {
+      return;
+    }
+    double needed_s = 0;
+    for (const PendingRow& row : pending_) {
+      needed_s += cost_of(row).standard_s;
+    }
+    TuneProgress progress;
+    progress.total = total_;
+    progress.done = total_ - static_cast<std::int64_t>(pending_.size()) - (finished ? 0 : 1);
+    progress.elapsed_s = session_->elapsed_s();
+    progress.left_s = finished ? 0 : std::max(std::min(needed_s, session_->left_s()), 0.0);
+    progress.doing = doing;
+    progress.finished = finished;
+    options_.progress(progress);
+  }
+
+  void finish() {
+    for (const PendingRow& row : pending_) {
+      result_.missing.push_back(format("{} m={}: it did not fit the time budget", options_.shapes[row.shape].name, row.m));
+    }
+    const auto shape_index = [&](const BenchRow& row) {
+      for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
+        const TuneShape& shape = options_.shapes[s];
+        if (shape.name == row.shape && shape.n == row.n && shape.k == row.k) {
+          return s;
+        }
+      }
+      return options_.shapes.size();
+    };
+    std::stable_sort(result_.rows.begin(), result_.rows.end(), [&](const BenchRow& a, const BenchRow& b) {
+      return std::pair(shape_index(a), a.m) < std::pair(shape_index(b), b.m);
+    });
+    std::vector<double> ratios;
+    for (const BenchRow& row : result_.rows) {
+      ratios.push_back(row.ratio);
+    }
+    result_.geomean_ratio = geometric_mean(ratios);
+    result_.interrupted_by = session_->interrupted_by();
+    result_.elapsed_s = session_->elapsed_s();
+    report(result_.interrupted_by != 0 ? "interrupted" : "done", true);
+  }
+
+  const BenchOptions& options_;
+  const RunHooks& hooks_;
+  Device device_;
+  std::vector<std::unique_ptr<Plan>> plans_;  // Choices point into their tables.
+  std::vector<PendingRow> pending_;
+  std::vector<bool> packed_;  // By shape.
+  CostModel costs_;
+  double check_s_ = 0.02;
+  double pack_s_ = 1.0;
+  std::int64_t total_ = 0;
+  std::unique_ptr<Session> session_;
+  BenchResult result_;
+};
+
+}  // namespace
+
+Expected<BenchResult> bench_with(const BenchOptions& options, const RunHooks& hooks) { return Bench(options, hooks).run(); }
+
+}  // namespace octile

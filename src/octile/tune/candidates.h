@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which configs stand for election at one M: the incumbents, and of each family's space what the cost model thinks best.
+#pragma once
+
+#include "octile/kernels/backend.h"
+#include "octile/linear/choose.h"
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+struct Candidate {
+  const KernelFamily* family = nullptr;
+  TileConfig config;
+  double predicted_us = 0;
+
+  // "avx512 {"rows": 4}": for messages, and equal for equal candidates.
+  std::string to_string() const;
+};
+bool operator==(const Candidate& a, const Candidate& b) noexcept;
+
+struct Field {
+  std::optional<Candidate> baseline;   // The vendor's own choice; nullopt where no vendor serves.
+  std::optional<Candidate> heuristic;  // What the dispatcher would run of ours without a table.
+  std::vector<Candidate> challengers;  // Neither of these, cheapest first by the cost model.
+};
+
+struct FieldLimits {
+  std::size_t challengers = 12;
+  // Challengers predicted to take longer than this times the best prediction are not tried, except that the best of every
+  // family is, up to family_slack.
+  double slack = 2.0;
+  double family_slack = 4.0;
+};
+
+// `plan` is one without a table. `left_out` holds to_string() of candidates that failed before.
+Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const FieldLimits& limits,
+                 const std::set<std::string>& left_out);
+
+}  // namespace octile

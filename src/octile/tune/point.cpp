@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+// One point, from admission to the race; see point.h and docs/tuning.md.
+#include "octile/tune/point.h"
+
+#include "octile/core/format.h"
+#include "octile/tune/race.h"
+#include "octile/tune/samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+
+namespace octile {
+
+namespace {
+
+// Rounds of a usual race, for planning only.
+constexpr int kUsualRounds = 14;
+constexpr int kMaxRounds = 40;
+constexpr int kMaxRoundsThorough = 80;
+constexpr int kScreeningPasses = 3;
+// Challengers that go on from screening to the race.
+constexpr std::size_t kFinalists = 2;
+// After each pass of the screening those slower than the best by more than this are dropped.
+constexpr double kScreeningSlack[kScreeningPasses] = {1.3, 1.15, 1.08};
+// Share of a point's time for trying challengers; the rest is for the proof.
+constexpr double kFieldShare = 0.4;
+// A race whose passes are shorter than this gets one that counts for nothing.
+constexpr double kWarmUpBelowS = 0.2;
+// A point that takes longer than planned by this share of its time is cut off.
+constexpr double kOverrun = 1.0;
+// A family that never worked is given up after so many of its candidates.
+constexpr int kHopelessFailures = 6;
+
+std::size_t field_limit(bool thorough) { return thorough ? 48 : 12; }
+
+// One candidate that was admitted, under the number that the session knows it by.
+struct Lane {
+  Candidate candidate;
+  int id = 0;
+  Admission admission;
+};
+
+class PointTuner {
+ public:
+  PointTuner(Session& session, const Backend& backend, const Plan& plan, const PointRequest& request, SweepState& state)
+      : session_(session), backend_(backend), plan_(plan), request_(request), state_(state), start_s_(session.now_s()) {
+    result_.point.shape = request.shape;
+    result_.point.m = request.m;
+  }
+
+  Expected<PointResult> run() {
+    Expected<void> done = session_.set_shape(request_.shape.n, request_.shape.k);
+    if (done) {
+      done = admit_incumbents();
+    }
+    if (done && !baseline_.has_value()) {
+      return std::move(result_);  // Failed, or out of time: said already.
+    }
+    if (done) {
+      done = admit_challengers();
+    }
+    if (done) {
+      done = screen();
+    }
+    if (done) {
+      done = decide();
+    }
+    if (!done) {
+      return std::move(done).error();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  double spent_s() const { return session_.now_s() - start_s_; }
+  double quota_left_s() const { return std::min(request_.quota_s - spent_s(), session_.left_s()); }
+
+  double estimate_us(const Candidate& candidate) const {
+    return state_.costs.estimate_us(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
+                                    candidate.predicted_us);
+  }
+
+  bool is_left_out(const Candidate& candidate) const {
+    const std::string name = candidate.to_string();
+    return state_.left_out.contains(name) || state_.left_out.contains(place_of(request_.shape) + name);
+  }
+
+  void blame(const Candidate& candidate, const Admission& failure) {
+    const std::string name = candidate.to_string();
+    leave_out(state_, request_.shape, name, failure.kind);
+    result_.failed.push_back({request_.shape.name, request_.m, std::string(candidate.family->name()), candidate.config,
+                              failure.kind, failure.reason});
+    SweepState::FamilyRecord& record = state_.families[std::string(candidate.family->name())];
+    ++record.failed;
+    if (record.first_reason.empty()) {
+      record.first_reason =
+          format("{} at {} m={}: {}: {}", name, request_.shape.name, request_.m, failure.kind, failure.reason);
+    }
+  }
+
+  // nullopt: failed, or the run ended.
+  Expected<std::optional<Lane>> admit(const Candidate& candidate) {
+    const double before_s = session_.now_s();
+    const CandidateSpec spec{CandidateSpec::Role::family, std::string(candidate.family->name()), candidate.config};
+    Expected<Admission> admission = session_.admit(next_id_, spec, request_.m, true);
+    if (!admission) {
+      return std::move(admission).error();
+    }
+    if (!admission->admitted) {
+      if (!admission->kind.empty()) {
+        blame(candidate, *admission);
+      }
+      return std::optional<Lane>();
+    }
+    const std::string kernel(candidate.family->name());
+    ++state_.families[kernel].admitted;
+    if (std::find(result_.point.worked.begin(), result_.point.worked.end(), kernel) == result_.point.worked.end()) {
+      result_.point.worked.push_back(kernel);
+    }
+    note_costs(candidate, *admission, session_.now_s() - before_s);
+    return std::optional<Lane>(Lane{candidate, next_id_++, std::move(*admission)});
+  }
+
+  void note_costs(const Candidate& candidate, const Admission& admission, double seconds) {
+    const std::string what = place_of(request_.shape) + admission.layout;
+    const bool packed_now =
+        state_.memory.insert_or_assign(what, format("{} copies of {} bytes", admission.copies, admission.copy_bytes)).second;
+    const double beside_call_s = std::max(seconds - admission.first_us * 1e-6, 0.0);
+    const double packed_bytes = static_cast<double>(admission.copies) * static_cast<double>(admission.copy_bytes);
+    if (packed_now && packed_bytes > 0) {
+      state_.pack_s_per_byte = beside_call_s / packed_bytes;
+    } else {
+      state_.check_s = std::max(0.7 * state_.check_s, beside_call_s);
+    }
+    state_.costs.record(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
+                        candidate.predicted_us, admission.first_us);
+  }
+
+  Expected<void> admit_incumbents() {
+    field_ = make_field(backend_, plan_, request_.m, {field_limit(request_.thorough)}, {});
+    if (field_.baseline && is_left_out(*field_.baseline)) {
+      result_.point.status = PointStatus::failed;
+      result_.point.reason = "the baseline failed at another M of this weight and was not tried again";
+      return {};
+    }
+    if (field_.baseline) {
+      Expected<std::optional<Lane>> lane = admit(*field_.baseline);
+      if (!lane) {
+        return std::move(lane).error();
+      }
+      baseline_ = std::move(*lane);
+    }
+    if (field_.heuristic && !is_left_out(*field_.heuristic)) {
+      Expected<std::optional<Lane>> lane = admit(*field_.heuristic);
+      if (!lane) {
+        return std::move(lane).error();
+      }
+      heuristic_ = std::move(*lane);
+    }
+    if (!field_.baseline.has_value()) {
+      // No vendor here: the heuristic stands in for the baseline, and what beats it has to beat it by the margin.
+      baseline_ = std::exchange(heuristic_, std::nullopt);
+      stands_in_ = true;
+    }
+    if (baseline_.has_value()) {
+      return {};
+    }
+    if (session_.ended()) {
+      result_.point.reason = "the time budget ended before the baseline was measured";
+      return {};
+    }
+    result_.point.status = PointStatus::failed;
+    result_.point.reason = result_.failed.empty() ? std::string("no kernel family serves here")
+                                                  : format("the baseline failed: {}: {}", result_.failed.front().kind,
+                                                           result_.failed.front().reason);
+    return {};
+  }
+
+  bool is_hopeless(const Candidate& candidate) const {
+    const auto record = state_.families.find(std::string(candidate.family->name()));
+    return record != state_.families.end() && record->second.admitted == 0 && record->second.failed >= kHopelessFailures;
+  }
+
+  // Seconds that a race of so many lanes needs to be decided at all.
+  double reserve_s(int lanes) const {
+    const double own_us = heuristic_ ? heuristic_->admission.first_us : baseline_->admission.first_us;
+    const double pass_s = sample_s(baseline_->admission.first_us) + (lanes - 1) * sample_s(own_us);
+    return fewest_rounds(RaceOptions{}.error / 2, lanes - 1) * pass_s;
+  }
+
+  // What was carried on first, then the field as far as the time goes.
+  Expected<void> admit_challengers() {
+    const auto is_incumbent = [&](const Candidate& c) {
+      return c == baseline_->candidate || (heuristic_.has_value() && c == heuristic_->candidate);
+    };
+    if (request_.carried && !is_incumbent(*request_.carried) && !is_left_out(*request_.carried) &&
+        quota_left_s() > reserve_s(3)) {
+      Candidate carried = *request_.carried;
+      carried.predicted_us = carried.family->predict_us(plan_.device(), plan_.problem(), request_.m, carried.config);
+      if (Expected<void> legal = carried.family->check(plan_.device(), plan_.problem(), carried.config); legal) {
+        Expected<std::optional<Lane>> lane = admit(carried);
+        if (!lane) {
+          return std::move(lane).error();
+        }
+        carried_ = std::move(*lane);
+      }
+    }
+    const double field_end_s = spent_s() + std::min(kFieldShare * quota_left_s(), quota_left_s() - reserve_s(3));
+    for (const Candidate& candidate : field_.challengers) {
+      if (is_left_out(candidate) || is_hopeless(candidate) || (carried_ && candidate == carried_->candidate)) {
+        continue;
+      }
+      const double us = estimate_us(candidate);
+      const double needed_s = us * 1e-6 + state_.check_s + kScreeningPasses * sample_s(us);
+      const double reserved_s = kScreeningPasses * sample_s(us) * static_cast<double>(challengers_.size());
+      if (session_.ended() || spent_s() + needed_s + reserved_s > field_end_s) {
+        break;
+      }
+      Expected<std::optional<Lane>> lane = admit(candidate);
+      if (!lane) {
+        return std::move(lane).error();
+      }
+      if (lane->has_value()) {
+        challengers_.push_back(std::move(**lane));
+      }
+    }
+    return {};
+  }
+
+  // Successive thinning: each pass times all that are left and drops the clearly slower ones. It decides nothing but who
+  // races.
+  Expected<void> screen() {
+    if (challengers_.empty()) {
+      return {};
+    }
+    std::vector<Lane*> lanes;
+    if (heuristic_) {
+      lanes.push_back(&*heuristic_);
+    } else if (stands_in_) {
+      lanes.push_back(&*baseline_);
+    }
+    const std::size_t incumbents = lanes.size();
+    double fastest_us = baseline_->admission.first_us;
+    for (Lane& lane : challengers_) {
+      lanes.push_back(&lane);
+      fastest_us = std::min(fastest_us, lane.admission.first_us);
+    }
+    const std::int64_t calls = calls_a_sample(fastest_us);
+    std::map<int, std::vector<double>> times;
+    // One challenger alone needs no second pass: it races.
+    for (int pass = 0; pass < kScreeningPasses && lanes.size() > incumbents + (pass == 0 ? 0 : 1);) {
+      std::vector<int> order;
+      for (const Lane* lane : lanes) {
+        order.push_back(lane->id);
+      }
+      if (pass % 2 == 1) {
+        std::reverse(order.begin(), order.end());
+      }
+      Expected<Pass> timed = session_.time(order, calls);
+      if (!timed) {
+        return std::move(timed).error();
+      }
+      if (timed->out_of_time) {
+        break;
+      }
+      if (timed->failed.has_value()) {
+        drop_failed(*timed->failed);
+        std::erase_if(lanes, [&](const Lane* lane) { return lane->id == *timed->failed; });
+        continue;  // The pass counts for nobody.
+      }
+      double best_us = 0;
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        times[order[i]].push_back(timed->us[i]);
+        const double us = median(times[order[i]]);
+        best_us = best_us == 0 ? us : std::min(best_us, us);
+      }
+      std::erase_if(lanes, [&](const Lane* lane) {
+        const bool is_incumbent = heuristic_ && lane == &*heuristic_;
+        return !is_incumbent && lane != &*baseline_ && median(times[lane->id]) > kScreeningSlack[pass] * best_us;
+      });
+      ++pass;
+    }
+    std::erase_if(lanes, [&](const Lane* lane) {
+      return (heuristic_ && lane == &*heuristic_) || (baseline_ && lane == &*baseline_) || failed_ids_.contains(lane->id);
+    });
+    std::stable_sort(lanes.begin(), lanes.end(),
+                     [&](const Lane* a, const Lane* b) { return median(times[a->id]) < median(times[b->id]); });
+    for (const Lane* lane : lanes) {
+      const std::vector<double>& seen = times[lane->id];
+      if (finalists_.size() < kFinalists && !seen.empty()) {
+        finalists_.push_back(*lane);
+      }
+    }
+    return {};
+  }
+
+  void drop_failed(int id) {
+    failed_ids_.insert(id);
+    const auto blame_lane = [&](const std::optional<Lane>& lane) {
+      if (lane && lane->id == id) {
+        blame(lane->candidate, session_.failure());
+      }
+    };
+    blame_lane(baseline_);
+    blame_lane(heuristic_);
+    blame_lane(carried_);
+    for (const Lane& lane : challengers_) {
+      blame_lane(lane);
+    }
+    if (heuristic_ && heuristic_->id == id) {
+      heuristic_.reset();
+    }
+    if (carried_ && carried_->id == id) {
+      carried_.reset();
+    }
+  }
+
+  Expected<void> decide() {
+    std::vector<Lane> lanes{*baseline_};
+    RaceOptions options;
+    if (heuristic_) {
+      options.heuristic = static_cast<int>(lanes.size());
+      lanes.push_back(*heuristic_);
+    }
+    if (carried_) {
+      options.carried = static_cast<int>(lanes.size());
+      lanes.push_back(*carried_);
+    }
+    lanes.insert(lanes.end(), finalists_.begin(), finalists_.end());
+    double fastest_us = lanes.front().admission.first_us;
+    double pass_s = 0;
+    for (const Lane& lane : lanes) {
+      fastest_us = std::min(fastest_us, lane.admission.first_us);
+    }
+    const std::int64_t calls = calls_a_sample(fastest_us);
+    for (const Lane& lane : lanes) {
+      pass_s += static_cast<double>(calls) * lane.admission.first_us * 1e-6;
+    }
+    fit_to_quota(lanes, options, pass_s);
+    options.contenders = static_cast<int>(lanes.size());
+    const PassFunction run_pass = [&](std::span<const int> order) -> Expected<Pass> {
+      if (session_.left_s() < pass_s || quota_left_s() < -kOverrun * request_.quota_s) {
+        return Pass{{}, {}, true};
+      }
+      return timed_pass(lanes, order, calls, pass_s);
+    };
+    if (pass_s < kWarmUpBelowS) {
+      // The first runs met fresh pages: one more tells how many rounds the time is good for. It counts for nothing.
+      std::vector<int> everyone(lanes.size());
+      std::iota(everyone.begin(), everyone.end(), 0);
+      if (Expected<Pass> warm_up = run_pass(everyone); !warm_up) {
+        return std::move(warm_up).error();
+      }
+    }
+    const double affordable = quota_left_s() / std::max(pass_s, 1e-9);
+    const int most = request_.thorough ? kMaxRoundsThorough : kMaxRounds;
+    // With fewer rounds than these nothing can be proven; the session's deadline still holds.
+    const int fewest = fewest_rounds(options.error / 2, std::max(options.contenders - 1, 1));
+    options.max_rounds = std::max(static_cast<int>(std::min<double>(affordable, most)), fewest);
+    Expected<RaceResult> raced = race(options, run_pass);
+    if (!raced) {
+      return std::move(raced).error();
+    }
+    conclude(lanes, *raced);
+    return {};
+  }
+
+  // One pass over race lanes; a lane that fails is blamed. `pass_s` receives what it took.
+  Expected<Pass> timed_pass(const std::vector<Lane>& lanes, std::span<const int> order, std::int64_t calls, double& pass_s) {
+    std::vector<int> ids;
+    for (const int lane : order) {
+      ids.push_back(lanes[static_cast<std::size_t>(lane)].id);
+    }
+    const double before_s = session_.now_s();
+    Expected<Pass> timed = session_.time(ids, calls);
+    if (timed && timed->failed.has_value()) {
+      drop_failed(*timed->failed);
+      const auto lane = std::find(ids.begin(), ids.end(), *timed->failed);
+      timed->failed = order[static_cast<std::size_t>(lane - ids.begin())];
+    } else if (timed && !timed->out_of_time) {
+      pass_s = session_.now_s() - before_s;
+    }
+    return timed;
+  }
+
+  // Fewer lanes where the time is short: a race of two is decided after seven passes, one of five after ten.
+  void fit_to_quota(std::vector<Lane>& lanes, RaceOptions& options, double& pass_s) const {
+    const double left_s = quota_left_s();
+    while (lanes.size() > 2) {
+      const int rounds = fewest_rounds(options.error / 2, static_cast<int>(lanes.size()) - 1);
+      if (pass_s * rounds <= left_s) {
+        return;
+      }
+      // The last finalist goes first, then what was carried on; the heuristic and the baseline stay.
+      pass_s *= static_cast<double>(lanes.size() - 1) / static_cast<double>(lanes.size());
+      lanes.pop_back();
+      if (options.carried >= static_cast<int>(lanes.size())) {
+        options.carried = -1;
+      }
+    }
+  }
+
+  void conclude(const std::vector<Lane>& lanes, const RaceResult& raced) {
+    TunePoint& point = result_.point;
+    const RaceLane& baseline = raced.lanes.front();
+    if (baseline.failed) {
+      point.status = PointStatus::failed;
+      point.reason = format("the baseline failed while it was timed: {}", session_.failure().reason);
+      return;
+    }
+    if (raced.rounds == 0) {
+      point.reason = "the time budget ended before a single comparison was complete";
+      return;
+    }
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      if (raced.lanes[i].median_us > 0) {
+        state_.costs.record(std::string(lanes[i].candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
+                            lanes[i].candidate.predicted_us, raced.lanes[i].median_us);
+      }
+    }
+    const auto winner = static_cast<std::size_t>(raced.winner);
+    const bool too_few = raced.winner == 0 && raced.undecided && raced.out_of_time &&
+                         raced.rounds < fewest_rounds(RaceOptions{}.error / 2, 1);
+    if (too_few) {
+      point.reason = format("the time budget ended after {} rounds, too few to prove anything", raced.rounds);
+      return;
+    }
+    const Lane& lane = lanes[winner];
+    const RaceLane& stats = raced.lanes[winner];
+    point.us = stats.median_us;
+    point.baseline_us = baseline.median_us;
+    point.rounds = stats.rounds;
+    point.rel_error = lane.admission.rel_error;
+    point.undecided = raced.undecided;
+    point.kernel = lane.candidate.family->name();
+    point.config = lane.candidate.config;
+    if (raced.winner == 0) {
+      point.status = PointStatus::baseline;
+      point.ratio = point.ratio_lo = point.ratio_hi = 1.0;
+      if (!stands_in_) {
+        point.kernel = kBaselineKernel;
+        point.config = {};
+      } else {
+        result_.winner = lane.candidate;
+      }
+      point.reason = describe_baseline_win(lanes, raced);
+      return;
+    }
+    point.status = lane.candidate.family->is_vendor() ? PointStatus::vendor : PointStatus::tile;
+    point.ratio = stats.ratio.mid;
+    point.ratio_lo = stats.ratio.lo;
+    point.ratio_hi = stats.ratio.hi;
+    result_.winner = lane.candidate;
+  }
+
+  static std::string describe_baseline_win(const std::vector<Lane>& lanes, const RaceResult& raced) {
+    if (lanes.size() == 1) {
+      return "nothing else was left to try";
+    }
+    std::size_t best = 1;
+    for (std::size_t i = 2; i < lanes.size(); ++i) {
+      if (raced.lanes[i].rounds > 0 && raced.lanes[i].ratio.mid > raced.lanes[best].ratio.mid) {
+        best = i;
+      }
+    }
+    return format("{}: the best of ours, {}, is {:.3f}x the baseline's speed, after {} rounds",
+                  raced.undecided ? "undecided" : "not proven faster", lanes[best].candidate.to_string(),
+                  raced.lanes[best].ratio.mid, raced.lanes[best].rounds);
+  }
+
+  Session& session_;
+  const Backend& backend_;
+  const Plan& plan_;
+  const PointRequest& request_;
+  SweepState& state_;
+  const double start_s_;
+  PointResult result_;
+  Field field_;
+  int next_id_ = 0;
+  bool stands_in_ = false;  // The heuristic is the baseline.
+  std::optional<Lane> baseline_, heuristic_, carried_;
+  std::vector<Lane> challengers_;
+  std::vector<Lane> finalists_;
+  std::set<int> failed_ids_;
+};
+
+}  // namespace
+
+std::string place_of(const TuneShape& shape) { return format("{}x{} ", shape.n, shape.k); }
+
+void leave_out(SweepState& state, const TuneShape& shape, const std::string& candidate, const std::string& kind) {
+  state.left_out.insert(kind == "hang" ? candidate : place_of(shape) + candidate);
+}
+
+PointOutline outline_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough) {
+  Field field = make_field(backend, plan, m, {field_limit(thorough)}, {});
+  return {std::move(field.baseline), std::move(field.heuristic), field.challengers.size()};
+}
+
+PointCost estimate_cost(const DeviceInfo& device, const PointOutline& outline, const PointRequest& request,
+                        const SweepState& state) {
+  const auto estimate = [&](const std::optional<Candidate>& candidate) {
+    return candidate ? state.costs.estimate_us(std::string(candidate->family->name()), request.shape.n, request.shape.k,
+                                               request.m, candidate->predicted_us)
+                     : 0.0;
+  };
+  const double baseline_us = estimate(outline.baseline);
+  const double own_us = estimate(outline.heuristic);
+  // A first visit packs some 3 cache sizes in each of two layouts, the baseline's being about twice as large.
+  const double cache_bytes = 3.0 * static_cast<double>(std::max<std::int64_t>(device.llc_bytes, 1 << 20));
+  const double weight_bytes = static_cast<double>(request.shape.n) * static_cast<double>(request.shape.k);
+  const double pack_bytes = std::max(cache_bytes, 2 * weight_bytes) + std::max(cache_bytes, 4 * weight_bytes);
+  const double setup_s = request.is_packed ? 0.0 : pack_bytes * state.pack_s_per_byte;
+  const double both_s = (baseline_us + own_us) * 1e-6;
+  const double pair_s = sample_s(baseline_us) + sample_s(own_us);
+  PointCost cost;
+  cost.minimal_s = setup_s + 2 * state.check_s + both_s + fewest_rounds(RaceOptions{}.error / 2, 1) * pair_s;
+  const auto challengers = static_cast<double>(outline.challengers);
+  cost.standard_s = setup_s + (2 + challengers) * state.check_s + both_s + challengers * own_us * 1e-6 +
+                    kScreeningPasses * challengers * sample_s(own_us) + kUsualRounds * (pair_s + 2 * sample_s(own_us));
+  cost.standard_s = std::max(cost.standard_s, cost.minimal_s);
+  return cost;
+}
+
+Expected<PointResult> tune_point(Session& session, const Backend& backend, const Plan& plan, const PointRequest& request,
+                                 SweepState& state) {
+  return PointTuner(session, backend, plan, request, state).run();
+}
+
+}  // namespace octile

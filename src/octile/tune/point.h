@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// One point of a sweep: admit the incumbents and a field of challengers, thin it out, race the best, say what won.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include "octile/tune/budget.h"
+#include "octile/tune/candidates.h"
+#include "octile/tune/session.h"
+#include "octile/tune/tune.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+// What a sweep has learnt so far and hands from point to point.
+struct SweepState {
+  CostModel costs;
+  double check_s = 0.05;           // Of admitting a candidate, beside its packing and its one call: the largest of late.
+  double pack_s_per_byte = 5e-9;   // Of packing a weight; a first guess, replaced by what is seen.
+  std::set<std::string> left_out;  // Candidate::to_string() behind "n k ": crashed or wrong there; behind "": hung.
+  struct FamilyRecord {
+    int admitted = 0;
+    int failed = 0;
+    std::string first_reason;
+  };
+  std::map<std::string, FamilyRecord> families;
+  std::map<std::string, std::string> memory;  // Layout of a weight -> "3 copies of 50331648 bytes".
+};
+
+// "6144x4096 ": how left_out and memory name a weight.
+std::string place_of(const TuneShape& shape);
+// What hangs costs a time-out each time: it is not tried anywhere again. The rest is left out for this weight.
+void leave_out(SweepState& state, const TuneShape& shape, const std::string& candidate, const std::string& kind);
+
+struct PointRequest {
+  TuneShape shape;
+  std::int64_t m = 0;
+  double quota_s = 0;  // Seconds this point may take.
+  bool thorough = false;
+  bool is_packed = false;            // Some copies of this weight are packed already.
+  std::optional<Candidate> carried;  // What won at the next smaller M of this weight.
+};
+
+// Who would run at a point: all that its cost depends on, and the same throughout a sweep.
+struct PointOutline {
+  std::optional<Candidate> baseline, heuristic;
+  std::size_t challengers = 0;
+};
+PointOutline outline_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough);
+// What the point is expected to take, by what the sweep has seen so far.
+PointCost estimate_cost(const DeviceInfo& device, const PointOutline& outline, const PointRequest& request,
+                        const SweepState& state);
+
+struct PointResult {
+  TunePoint point;
+  std::optional<Candidate> winner;  // Not set: the baseline, or no entry.
+  std::vector<FailedCandidate> failed;
+};
+
+// Errors: of the machinery, not of candidates. A run that ends within leaves status no_budget.
+Expected<PointResult> tune_point(Session& session, const Backend& backend, const Plan& plan, const PointRequest& request,
+                                 SweepState& state);
+
+}  // namespace octile

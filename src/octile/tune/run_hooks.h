@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tune, bench and verify take from their surroundings, so that tests can run them on fake devices and simulated time.
+#pragma once
+
+#include "octile/tune/bench.h"
+#include "octile/tune/tune.h"
+#include "octile/tune/verify.h"
+#include "octile/tune/worker.h"
+
+#include <functional>
+
+namespace octile {
+
+struct RunHooks {
+  DeviceFinder find_device;         // Where devices and families come from, here and in an in-process worker.
+  std::function<double()> clock_s;  // Seconds since some moment.
+  bool in_process = false;          // Measure in this process instead of in a worker: no crash is survived.
+};
+// find_device(), the steady clock, a worker process.
+RunHooks default_hooks();
+
+Expected<TuneSummary> tune_with(const TuneOptions& options, const RunHooks& hooks);
+Expected<BenchResult> bench_with(const BenchOptions& options, const RunHooks& hooks);
+Expected<VerifyResult> verify_with(const VerifyOptions& options, const RunHooks& hooks);
+
+}  // namespace octile

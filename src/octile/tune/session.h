@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's measuring session as the coordinator sees it: candidates are admitted and timed in the worker, a worker that
+// dies is replaced, and whatever was running then is blamed and left out.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include "octile/tune/measure.h"
+#include "octile/tune/race.h"
+#include "octile/tune/run_hooks.h"
+#include "octile/tune/signal_watch.h"
+#include "octile/tune/worker_client.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octile {
+
+// Settings of a run as the worker needs them. `device_default` accumulation is settled by the family itself.
+MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed, bool quantized_input);
+
+class Session {
+ public:
+  // Errors: those of the worker's start and of opening the device.
+  static Expected<std::unique_ptr<Session>> open(const RunOptions& options, const RunHooks& hooks,
+                                                 const MeasureSettings& settings);
+  ~Session();
+
+  // The run's clock, and what ends it. Once ended, admit() and time() do nothing but say so.
+  double now_s() const { return hooks_.clock_s(); }
+  double elapsed_s() const { return now_s() - start_s_; }
+  double left_s() const;  // Of the budget; a large number without one.
+  int interrupted_by() const noexcept { return signals_.caught(); }
+  bool ended() const { return interrupted_by() != 0 || left_s() <= 0; }
+
+  Expected<void> set_shape(std::int64_t n, std::int64_t k);
+  Expected<void> forget_candidates();
+
+  // What became of a candidate. kind: "wrong", "error" (Admission), "crash", "hang"; "" with admitted = false: the run
+  // ended.
+  Expected<Admission> admit(int id, const CandidateSpec& spec, std::int64_t m, bool check);
+  // One pass over admitted candidates, `calls` calls a sample. A candidate that fails is blamed in `failure()`.
+  Expected<Pass> time(std::span<const int> order, std::int64_t calls);
+  // Kind and reason of the candidate that last failed in time().
+  const Admission& failure() const noexcept { return failure_; }
+
+ private:
+  struct Live {
+    CandidateSpec spec;
+    std::int64_t m = 0;
+  };
+
+  Session(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings);
+  Expected<void> start();
+  Expected<std::optional<int>> restore();
+  WorkerReply ask(const nlohmann::json& request);
+  Expected<nlohmann::json> ask_or_fail(const nlohmann::json& request);
+  Expected<Admission> admit_once(int id, const CandidateSpec& spec, std::int64_t m, bool check);
+
+  std::string device_;
+  RunHooks hooks_;
+  MeasureSettings settings_;
+  double budget_s_;
+  double step_timeout_s_;
+  double start_s_;
+  SignalWatch signals_;
+  WorkerClient client_;
+  std::unique_ptr<WorkerServer> server_;  // In process.
+  bool is_open_ = false;
+  std::int64_t n_ = 0;
+  std::int64_t k_ = 0;
+  std::map<int, Live> live_;
+  Admission failure_;
+  std::string last_step_;
+  int last_id_ = -1;
+};
+
+}  // namespace octile

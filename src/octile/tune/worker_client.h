@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's side of one worker process: starts it, asks, waits no longer than allowed, and says how it ended.
+#pragma once
+
+#include <octile/error.hpp>
+
+#include <sys/types.h>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+// How a question ended.
+struct WorkerReply {
+  enum class Status {
+    answered,     // `line` is the answer.
+    died,         // The process ended; `reason` says how.
+    timed_out,    // One step took longer than `step_timeout_s`; the process was killed.
+    out_of_time,  // The run's deadline came; the process was killed.
+    interrupted,  // A signal came; the process was killed.
+  };
+  Status status = Status::answered;
+  std::string line;
+  std::string reason;
+};
+
+struct WorkerLimits {
+  double step_timeout_s = 60;  // From one line of the worker to the next.
+  double deadline_s = 0;       // From now; 0: none.
+  int signal_fd = -1;          // Readable: interrupted.
+};
+
+class WorkerClient {
+ public:
+  // `command` as in RunOptions::worker_command.
+  explicit WorkerClient(std::vector<std::string> command);
+  ~WorkerClient();  // Kills it.
+  WorkerClient(const WorkerClient&) = delete;
+  WorkerClient& operator=(const WorkerClient&) = delete;
+
+  bool running() const noexcept { return pid_ > 0; }
+  pid_t pid() const noexcept { return pid_; }
+  // Error (failed): the command cannot be started.
+  Expected<void> start();
+  // Sends a line; `is_answer(line)` is false for announcements, which it also sees.
+  WorkerReply ask(const std::string& line, const WorkerLimits& limits,
+                  const std::function<bool(const std::string&)>& is_answer);
+  // Kills and reaps; returns how the process ended ("killed by signal 11 (Segmentation fault)", "exit status 3").
+  std::string stop();
+
+ private:
+  std::string reap();
+
+  std::vector<std::string> command_;
+  pid_t pid_ = -1;
+  int fd_ = -1;
+  std::string pending_;
+};
+
+}  // namespace octile

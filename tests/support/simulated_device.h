@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device that exists in the tests only: right results from the reference, times from a simulated clock, and faults on
+// order. A scenario is a text, so that a worker process can be given the same device by its arguments.
+#pragma once
+
+#include "octile/kernels/backend.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octile::test {
+
+// Items separated by commas; V is the value of "v" in a config of the family "fake_tile" (its space is v = 0..4, its
+// heuristic v = 0), B stands for the baseline family "fake_vendor".
+//   ratio:V:R       config V runs R times as fast as the baseline (default 1)
+//   ratio:V:R@M     ... from that M on
+//   abort:V hang:V wrong:V unwritten:V guard:V workspace:V error:V throw:V    what the first run does
+//   abort_timed:V hang_timed:V error_timed:V                                  what a later run does
+//   pack_abort      packing for the tiles aborts
+//   novendor        no baseline family
+//   noise:X         relative noise of every time (default 0.01)
+//   cost:X          multiplies all simulated times
+//   sleep:MS        every run really sleeps
+//   seed:N          of the noise
+struct Scenario {
+  struct Speed {
+    std::int64_t from_m = 1;
+    double ratio = 1;
+  };
+  std::map<std::string, std::vector<Speed>> speeds;
+  std::map<std::string, std::string> faults;
+  bool has_vendor = true;
+  bool pack_aborts = false;
+  double noise = 0.01;
+  double cost = 1;
+  int sleep_ms = 0;
+  std::uint64_t seed = 1;
+};
+// Aborts with a message for a word it does not know: a test's own mistake.
+Scenario parse_scenario(std::string_view text);
+
+class SimulatedBackend final : public Backend {
+ public:
+  explicit SimulatedBackend(const Scenario& scenario);
+  ~SimulatedBackend() override;
+
+  DeviceInfo info() const;
+  double now_s() const;            // The simulated clock.
+  void advance_s(double seconds);  // Lets simulated time pass.
+  std::int64_t runs() const;       // Kernel runs so far.
+  // Simulated microseconds of one call without noise: "B" or a value of "v".
+  double true_us(const std::string& who, std::int64_t n, std::int64_t k, std::int64_t m) const;
+
+  DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
+  std::vector<DeviceInfo> devices() const override { return {info()}; }
+  std::span<const KernelFamily* const> families() const noexcept override { return family_pointers_; }
+  std::vector<VendorStatus> vendors(const DeviceInfo& device) const override;
+  const KernelFamily* baseline(const DeviceInfo& device, const Problem& problem) const override;
+  Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
+                                               const WeightSource& source) const override;
+  Expected<std::unique_ptr<Kernel>> prepare_stream_floor(const DeviceInfo& device) const override;
+  Expected<BareVendor> prepare_bare_vendor(const DeviceInfo& device, const Problem& problem,
+                                           std::int64_t max_m) const override;
+  Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo& device, std::int64_t bytes) const override;
+  Expected<void> upload(const DeviceInfo& device, void* destination, const void* source, std::int64_t bytes) const override;
+  Expected<void> download(const DeviceInfo& device, void* destination, const void* source,
+                          std::int64_t bytes) const override;
+  Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
+                                                         std::vector<TimedCall> calls) const override;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+  std::vector<std::unique_ptr<KernelFamily>> families_;
+  std::vector<const KernelFamily*> family_pointers_;
+};
+
+}  // namespace octile::test

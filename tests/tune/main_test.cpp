@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The test program's main: also the worker process of the tests ("worker SCENARIO --parent PID") and a whole tuner that a
+// test may kill ("tune SCENARIO DIRECTORY [--resume]").
+#include "tune/simulated_run.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace octile::test {
+namespace {
+
+int worker_main(int argc, char** argv) {
+  if (argc != 5 || std::strcmp(argv[3], "--parent") != 0) {
+    return 2;
+  }
+  const SimulatedBackend backend(parse_scenario(argv[2]));
+  return serve_worker(std::atoi(argv[4]), finder_of(backend));
+}
+
+int tune_main(int argc, char** argv) {
+  TuneOptions options = tune_options(argv[3], argv[2]);
+  options.resume = argc > 4 && std::strcmp(argv[4], "--resume") == 0;
+  const Expected<TuneSummary> summary = tune_in_processes(options, argv[2]);
+  if (!summary) {
+    std::fprintf(stderr, "%s\n", summary.error().message.c_str());
+    return 1;
+  }
+  if (summary->interrupted_by != 0) {
+    return 128 + summary->interrupted_by;
+  }
+  return summary->failure ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace octile::test
+
+int main(int argc, char** argv) {
+  if (argc > 2 && std::strcmp(argv[1], "worker") == 0) {
+    return octile::test::worker_main(argc, argv);
+  }
+  if (argc > 3 && std::strcmp(argv[1], "tune") == 0) {
+    return octile::test::tune_main(argc, argv);
+  }
+  testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}

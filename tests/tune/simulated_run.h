@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of tune, bench and verify on the fake device: in this process on simulated time, or with real worker processes.
+#pragma once
+
+#include "octile/tune/run_hooks.h"
+#include "support/simulated_device.h"
+
+#include <unistd.h>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace octile::test {
+
+// A directory of its own, removed with the object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "octile-tune-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline DeviceFinder finder_of(const SimulatedBackend& backend) {
+  return [&backend](std::string_view id) -> Expected<Device> {
+    if (id != "fake") {
+      return Error{ErrorCode::unavailable, "no such device; there is: fake"};
+    }
+    return Device{&backend, backend.info()};
+  };
+}
+
+// Everything in this process, on the backend's simulated clock.
+inline RunHooks simulated_hooks(const SimulatedBackend& backend) {
+  return {finder_of(backend), [&backend] { return backend.now_s(); }, true};
+}
+
+// Real worker processes, real time. The worker is this test program; see main_test.cpp.
+inline RunHooks process_hooks(const SimulatedBackend& backend) {
+  return {finder_of(backend),
+          [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }, false};
+}
+inline std::vector<std::string> worker_command(const std::string& scenario) {
+  return {"/proc/self/exe", "worker", scenario};
+}
+
+inline TuneOptions tune_options(const std::string& directory, const std::string& scenario) {
+  TuneOptions options;
+  options.device = "fake";
+  options.tables = directory;
+  options.shapes = {{"small", 48, 64}, {"wide", 80, 32}};
+  options.m_list = {1, 4, 16};
+  options.seed = 7;
+  options.candidate_timeout_s = 20;
+  options.worker_command = worker_command(scenario);
+  return options;
+}
+
+// A run with worker processes on the device of `scenario`.
+inline Expected<TuneSummary> tune_in_processes(const TuneOptions& options, const std::string& scenario) {
+  const SimulatedBackend backend(parse_scenario(scenario));
+  return tune_with(options, process_hooks(backend));
+}
+
+// A run in this process on simulated time.
+inline Expected<TuneSummary> tune_simulated(const TuneOptions& options, const std::string& scenario) {
+  const SimulatedBackend backend(parse_scenario(scenario));
+  return tune_with(options, simulated_hooks(backend));
+}
+
+}  // namespace octile::test
