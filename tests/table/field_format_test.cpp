@@ -226,6 +226,24 @@ TEST(FieldFormat, AFileThatIsNoTableIsLeftOutWhole) {
   }
 }
 
+TEST(FieldFormat, AFileOfTooManyKeysOrFaultsIsLeftOutWhole) {
+  const auto keys = [](const char* prefix, int count) {
+    std::string text = "{\"1\": null";
+    for (int i = 2; i <= count; ++i) {
+      text += std::string(", \"") + prefix + std::to_string(i) + "\": null";
+    }
+    return text + "}";
+  };
+  EXPECT_EQ(load(keys("", 20'000)).table->entries.size(), 20'000U);
+  const Loaded many = load(keys("", 20'001));
+  EXPECT_FALSE(many.table);
+  EXPECT_EQ(many.findings.back().kind, "too_large");
+  EXPECT_EQ(load(keys("x", 1'001)).findings.size(), 1'000U);
+  const Loaded faulty = load(keys("x", 1'100));
+  EXPECT_FALSE(faulty.table);
+  EXPECT_EQ(faulty.findings.back().kind, "too_many_faults");
+}
+
 TEST(FieldFormat, LaterSchemesAreRefusedByNameAndNeverReadAsChannelwise) {
   const test::TemporaryDirectory directory;
   for (const char* scheme : {"fp8_w8a8,block_shape=[128, 128]", "fp8_w8a8", "int8_w8a8"}) {

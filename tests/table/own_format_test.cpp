@@ -384,6 +384,19 @@ TEST(OwnFormat, UnknownTopLevelKeysAndBadProvenanceAreNamedAndTheRestServes) {
   EXPECT_FALSE(loaded.table->provenance.contains("clocks"));
 }
 
+TEST(OwnFormat, AFileOfTooManyEntriesOrFaultsIsLeftOutWhole) {
+  Json document = good();
+  document["entries"] = Json::array();
+  for (int i = 0; i < 1'100; ++i) {
+    document["entries"].push_back(i);
+  }
+  expect_file_left_out(document, "too_many_faults", "more than 1000");
+  for (int i = 0; i < 20'000; ++i) {
+    document["entries"].push_back(i);
+  }
+  expect_file_left_out(document, "too_large", "21100 entries");
+}
+
 TEST(OwnFormat, ATableThatBreaksARuleIsNotWritten) {
   const auto problem = [](const std::function<void(TileTable&)>& change) {
     TileTable table = *load_text(good().dump()).table;

@@ -186,7 +186,17 @@ std::optional<TileTable> parse_field_table(const Json& document, const std::vect
   table.field_format = true;
   table.file = file;
   const std::unordered_map<std::string, Fault> doubled = duplicate_faults(duplicates);
+  if (document.size() > kMaxTableEntries) {
+    findings.push_back(
+        {file, "", "too_large", format("{} keys, at most {} are accepted", document.size(), kMaxTableEntries)});
+    return std::nullopt;
+  }
+  const std::size_t findings_before = findings.size();
   for (const auto& [name, value] : document.get_ref<const Json::object_t&>()) {
+    if (findings.size() - findings_before > kMaxTableFindings) {
+      findings.push_back({file, "", "too_many_faults", format("more than {} keys are at fault", kMaxTableFindings)});
+      return std::nullopt;
+    }
     const std::optional<std::int64_t> m = parse_positive_decimal(name);
     if (!m) {
       findings.push_back({file, printable_text(name), "bad_key",

@@ -390,6 +390,13 @@ std::optional<Finding> file_fault(const Json& document, const Duplicates& duplic
     return Finding{file, "", entries == nullptr ? "missing_key" : "bad_value",
                    format("entries must be an array, it is {}", entries == nullptr ? "missing" : describe_json(*entries))};
   }
+  const Json* const provenance = member(document, "provenance");
+  const std::size_t names = document.size() + (provenance == nullptr ? 0 : provenance->size());
+  if (entries->size() > kMaxTableEntries || names > kMaxTableFindings) {
+    return Finding{file, "", "too_large",
+                   format("{} entries and {} other keys, at most {} and {} are accepted", entries->size(), names,
+                          kMaxTableEntries, kMaxTableFindings)};
+  }
   return std::nullopt;
 }
 
@@ -481,7 +488,12 @@ std::optional<TileTable> parse_own_table(const Json& document, const std::vector
   read_provenance(document, table, findings);
 
   const Json& entries = *member(document, "entries");
+  const std::size_t findings_before = findings.size();
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (findings.size() - findings_before > kMaxTableFindings) {
+      findings.push_back({file, "", "too_many_faults", format("more than {} entries are at fault", kMaxTableFindings)});
+      return std::nullopt;
+    }
     const Json& json = entries[i];
     const std::string place = format("entries[{}]", i);
     if (!json.is_object()) {

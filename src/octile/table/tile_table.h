@@ -5,6 +5,7 @@
 
 #include "octile/table/tile_config.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,6 +16,10 @@
 namespace octile {
 
 inline constexpr int kTableFormat = 1;
+// Files beyond these are left out whole, so that a hostile one of 16 MiB costs no more memory than its text does. The
+// largest real tables have some hundred entries.
+inline constexpr std::size_t kMaxTableEntries = 20'000;
+inline constexpr std::size_t kMaxTableFindings = 1'000;
 inline constexpr const char* kSchemeChannelwise = "fp8_w8a8_channelwise";
 inline constexpr const char* kBaselineKernel = "baseline";
 
