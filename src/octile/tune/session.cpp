@@ -39,9 +39,10 @@ Session::Session(const RunOptions& options, const RunHooks& hooks, const Measure
       hooks_(hooks),
       settings_(settings),
       budget_s_(options.time_budget_s),
+      step_timeout_s_(options.candidate_timeout_s),
       // A hang must not eat the budget whole.
-      step_timeout_s_(budget_s_ > 0 ? std::min(options.candidate_timeout_s, std::max(budget_s_ / 8, 3.0))
-                                    : options.candidate_timeout_s),
+      run_timeout_s_(budget_s_ > 0 ? std::min(options.candidate_timeout_s, std::max(budget_s_ / 6, 10.0))
+                                   : options.candidate_timeout_s),
       start_s_(hooks.clock_s()),
       client_(options.worker_command) {
   if (hooks.in_process) {
@@ -66,13 +67,17 @@ Expected<std::unique_ptr<Session>> Session::open(const RunOptions& options, cons
 WorkerReply Session::ask(const json& request) {
   last_step_.clear();
   const std::string line = request.dump();
-  const auto is_answer = [this](const std::string& text) {
+  WorkerLimits limits;
+  const auto is_answer = [&](const std::string& text) {
     const Expected<json> received = parse_line(text);
     if (!received || !received->contains("step")) {
       return true;
     }
     last_step_ = json_get(*received, "step", std::string());
     last_id_ = json_get(*received, "id", last_id_);
+    // Packing and preparing may take long for good reasons, a single run may not.
+    const bool is_run = last_step_ == "run" || last_step_ == "time";
+    limits.step_timeout_s = is_run ? run_timeout_s_ : step_timeout_s_;
     return false;
   };
   if (server_ != nullptr) {
@@ -84,7 +89,6 @@ WorkerReply Session::ask(const json& request) {
     });
     return reply;
   }
-  WorkerLimits limits;
   limits.step_timeout_s = step_timeout_s_;
   if (budget_s_ > 0) {
     limits.deadline_s = std::max(budget_s_ * kHardOverrun - elapsed_s(), 0.001);

@@ -70,6 +70,7 @@ class Session {
   MeasureSettings settings_;
   double budget_s_;
   double step_timeout_s_;
+  double run_timeout_s_;
   double start_s_;
   SignalWatch signals_;
   WorkerClient client_;

@@ -110,7 +110,7 @@ std::string WorkerClient::stop() {
   return reap();
 }
 
-WorkerReply WorkerClient::ask(const std::string& line, const WorkerLimits& limits,
+WorkerReply WorkerClient::ask(const std::string& line, WorkerLimits& limits,
                               const std::function<bool(const std::string&)>& is_answer) {
   const std::string text = line + "\n";
   std::size_t sent = 0;
@@ -121,10 +121,10 @@ WorkerReply WorkerClient::ask(const std::string& line, const WorkerLimits& limit
     for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
       std::string received = pending_.substr(0, end);
       pending_.erase(0, end + 1);
-      step_end = from_now(limits.step_timeout_s);
       if (is_answer(received)) {
         return {WorkerReply::Status::answered, std::move(received), {}};
       }
+      step_end = from_now(limits.step_timeout_s);
     }
     const double step_left = seconds_until(step_end);
     const double left = has_deadline ? std::min(step_left, seconds_until(deadline)) : step_left;

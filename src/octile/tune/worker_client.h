@@ -43,9 +43,9 @@ class WorkerClient {
   pid_t pid() const noexcept { return pid_; }
   // Error (failed): the command cannot be started.
   Expected<void> start();
-  // Sends a line; `is_answer(line)` is false for announcements, which it also sees.
-  WorkerReply ask(const std::string& line, const WorkerLimits& limits,
-                  const std::function<bool(const std::string&)>& is_answer);
+  // Sends a line; `is_answer(line)` is false for announcements, which it also sees, and may change `limits` for the step
+  // that was announced.
+  WorkerReply ask(const std::string& line, WorkerLimits& limits, const std::function<bool(const std::string&)>& is_answer);
   // Kills and reaps; returns how the process ended ("killed by signal 11 (Segmentation fault)", "exit status 3").
   std::string stop();
 
