@@ -79,7 +79,8 @@ std::uint64_t floor_checksum(const PackedWeight& weight, Isa isa) {
 
 TEST(StreamFloor, ReadsEveryByteOnce) {
   SCOPED_TRACE(test::seed_text());
-  for (const std::size_t length : {1U, 255U, 256U, 1000U, 4096U, 100003U}) {
+  // The last two lengths are more than one thread takes at a time.
+  for (const std::size_t length : {1U, 255U, 256U, 1000U, 4096U, 1U << 20U, (1U << 20U) + 1U, 5000003U}) {
     std::vector<unsigned char> bytes = random_bytes(length);
     const Isa isa = isa_of(cpu_features());
     EXPECT_EQ(floor_checksum(BytesWeight(bytes), isa), plain_xor(bytes.data(), length)) << length << " bytes";

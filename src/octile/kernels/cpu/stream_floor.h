@@ -11,7 +11,7 @@
 namespace octile::cpu {
 
 // XOR of the 8-byte words of [data, data + bytes), a last incomplete word filled up with zeros. Reads with `isa`'s widest
-// loads, prefetching ahead; `data` is 8-byte aligned or not.
+// loads, prefetching ahead where that pays; `data` may have any alignment.
 std::uint64_t xor_of_words(const void* data, std::int64_t bytes, Isa isa) noexcept;
 
 // run() reads the weight of any CPU layout once and leaves the XOR of its words in the first 8 bytes of the workspace;
