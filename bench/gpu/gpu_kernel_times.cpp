@@ -2,9 +2,10 @@
 // Times the CUDA families' kernels at the linears of Qwen3-8B: cold weights (rotating copies of >= 400 MB), one CUDA graph a
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
-//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...]
+//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--pdl 1|2]
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
+#include "octile/kernels/cuda/quantise_kernel.h"
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include <future>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -40,6 +42,7 @@ struct Options {
   std::vector<std::int64_t> ms = {1, 8, 16, 64};
   std::size_t tiles = 6;
   std::vector<std::string> families = {"ada_mma"};
+  std::optional<std::int64_t> pdl;  // Of our own families' configs; absent: their default.
 };
 
 struct Row {
@@ -101,6 +104,8 @@ Options parse(int argc, char** argv) {
       options.tiles = static_cast<std::size_t>(number(value));
     } else if (name == "--families") {
       options.families = split(value);
+    } else if (name == "--pdl") {
+      options.pdl = number(value);
     } else {
       fail(format("unknown option {}", name));
     }
@@ -124,6 +129,7 @@ class Bench {
   Bench(const Device& device, Options options) : device_(device), options_(std::move(options)) {}
 
   void run() {
+    time_quantise();
     for (const Shape& shape : kShapes) {
       prepare(shape);
       for (const std::int64_t m : options_.ms) {
@@ -137,6 +143,44 @@ class Bench {
 
  private:
   std::unique_ptr<DeviceBuffer> buffer(std::int64_t bytes) { return must(device_.backend->allocate(device_.info, bytes)); }
+
+  // The quantise kernel alone, bf16 rows of K = 4096, inputs cold.
+  void time_quantise() {
+    constexpr std::int64_t kK = 4096;
+    const auto* context = must(cuda::device_context(device_.info.index));
+    const auto kernel = std::make_shared<cuda::QuantiseKernel>(must(cuda::QuantiseKernel::prepare(*context, kK)));
+    for (const std::int64_t m : {1, 8, 64, 1024, 4096}) {
+      const std::int64_t bytes = m * kK * 2;
+      const auto copies = static_cast<std::size_t>(std::clamp<std::int64_t>(kColdBytes / bytes + 1, 12, 64));
+      std::vector<std::unique_ptr<DeviceBuffer>> inputs;
+      const std::vector<std::uint8_t> codes = random_codes(bytes);
+      for (std::size_t i = 0; i < copies; ++i) {
+        inputs.push_back(buffer(bytes));
+        must(device_.backend->upload(device_.info, inputs.back()->data(), codes.data(), bytes));
+      }
+      const auto workspace = buffer(kernel->workspace_bytes(m));
+      std::vector<TimedCall> calls;
+      for (std::size_t i = 0; i < 64; ++i) {
+        Activation activation;
+        activation.x = {inputs[i % copies]->data(), DType::bf16, m, kK, kK, 1};
+        calls.emplace_back([kernel, activation, context, memory = workspace->data()](void* stream) -> Expected<void> {
+          const cuda::CurrentContext current(*context);
+          auto made = kernel->run(activation, memory, static_cast<cuda::CUstream>(stream), false);
+          return made ? Expected<void>() : Expected<void>(made.error());
+        });
+      }
+      const auto sequence = must(device_.backend->make_sequence(device_.info, std::move(calls)));
+      std::vector<double> times;
+      for (int i = 0; i < kReplays; ++i) {
+        times.push_back(must(sequence->time_us()));
+      }
+      std::ranges::sort(times);
+      const double us = times[kReplays / 2];
+      rows_.push_back({"quantise", m, "quantise", "quantise", "{}", us});
+      std::printf("quantise M=%-5lld K=%lld %.2f us, %.2f TB/s in and out\n", static_cast<long long>(m),
+                  static_cast<long long>(kK), us, static_cast<double>(m) * kK * 3 / us / 1e6);
+    }
+  }
 
   void prepare(const Shape& shape) {
     weights_.clear();
@@ -187,6 +231,11 @@ class Bench {
     configs.insert(configs.begin(), family.heuristic(device_.info, problem_of(shape), m));
     configs.erase(std::remove(configs.begin() + 1, configs.end(), TileConfig(configs.front())), configs.end());
     configs.resize(std::min(configs.size(), options_.tiles));
+    if (options_.pdl && !family.is_vendor()) {
+      for (TileConfig& config : configs) {
+        config.set("PDL", *options_.pdl);
+      }
+    }
     return configs;
   }
 

@@ -137,6 +137,17 @@ TEST(QuantiseKernel, GivesTheBitsOfTheContractForEveryKindOfRow) {
   }
 }
 
+TEST(QuantiseKernel, ManyRowsGiveTheBitsOfTheContractToo) {
+  OCTILE_REQUIRE_GPU();
+  for (const std::int64_t k : {100, 1024, 4096, 12288}) {
+    Case c;
+    c.m = 700;  // More than two rows a multiprocessor: the variant for many rows.
+    c.k = k;
+    c.row_stride = k;
+    expect_contract(c, mixed_rows(c));
+  }
+}
+
 TEST(QuantiseKernel, EveryBf16PatternUnderManyStaticScales) {
   OCTILE_REQUIRE_GPU();
   Case c;

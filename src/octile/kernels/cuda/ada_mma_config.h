@@ -5,6 +5,7 @@
 
 #include <octile/error.hpp>
 
+#include "octile/kernels/cuda/pdl_mode.h"
 #include "octile/kernels/device.h"
 #include "octile/kernels/family.h"
 #include "octile/table/tile_config.h"
@@ -14,11 +15,6 @@
 #include <vector>
 
 namespace octile::cuda {
-
-// When a kernel may start before the one before it has ended (programmatic dependent launch, sm_90 and newer).
-// off: never. consume: the product behind our own quantiser; safe behind any kernel. full: also the first kernel of a call,
-// and the weights are requested before the wait: not for the call right behind a kernel that writes weights.
-enum class PdlMode { off, consume, full };
 
 // A tile with every key in force. The field's keys mean what they mean to Triton; SWAP_AB makes the channels the 16-row
 // operand.

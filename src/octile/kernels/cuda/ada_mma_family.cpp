@@ -8,9 +8,9 @@
 #include "octile/kernels/cuda/cuda_memory.h"
 #include "octile/kernels/cuda/cuda_module.h"
 #include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/product_call.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
 #include "octile/kernels/known_devices.h"
-#include "octile/quant/quantize.h"
 
 #include <limits>
 #include <optional>
@@ -21,7 +21,6 @@ namespace {
 
 constexpr const char* kSource = "ada_mma.cuh";
 constexpr int kOldestCapability = 89;
-constexpr int kOldestPdlCapability = 90;
 constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
 constexpr unsigned kReduceThreads = 256;
 
@@ -54,7 +53,7 @@ class AdaMmaKernel final : public Kernel {
         problem_(problem),
         tile_(tile),
         shared_bytes_(static_cast<unsigned>(shared_bytes(tile, grid))),
-        pdl_(compute_capability(context.info.arch) >= kOldestPdlCapability ? tile.pdl : PdlMode::off),
+        pdl_(pdl_mode_on(context.info, tile.pdl)),
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         reduce_(std::move(reduce)) {}
@@ -64,16 +63,14 @@ class AdaMmaKernel final : public Kernel {
   }
 
   Expected<void> run(const PackedWeight& packed, const LaunchArgs& args) const override {
-    auto weight = as_cuda_weight(packed, *context_);
+    const auto weight =
+        check_product_call("ada_mma", *context_, problem_, packed, args, workspace_bytes(args.activation.x.rows));
     if (!weight) {
       return weight.error();
     }
-    if (auto ok = check_call(**weight, args); !ok) {
-      return ok;
-    }
     const std::int64_t m = args.activation.x.rows;
-    if (m == 0) {
-      return {};
+    if (auto ok = check_blocks(m); !ok || m == 0) {
+      return ok;
     }
     const CurrentContext current(*context_);
     if (current.result() != CUDA_SUCCESS) {
@@ -88,22 +85,7 @@ class AdaMmaKernel final : public Kernel {
   }
 
  private:
-  Expected<void> check_call(const CudaWeight& weight, const LaunchArgs& args) const {
-    if (weight.n() != problem_.n || weight.k() != problem_.k) {
-      return make_error(ErrorCode::invalid_argument, "ada_mma: prepared for a weight [{}, {}], got [{}, {}]", problem_.n,
-                        problem_.k, weight.n(), weight.k());
-    }
-    const std::int64_t m = args.activation.x.rows;
-    if (auto ok = check_output_view(args.y, m, problem_.n, problem_.out_dtype); !ok) {
-      return ok;
-    }
-    if (args.workspace_bytes < workspace_bytes(m)) {
-      return make_error(ErrorCode::invalid_argument, "ada_mma: want a workspace of {} bytes for M = {}, got {}",
-                        workspace_bytes(m), m, args.workspace_bytes);
-    }
-    if (m > 0 && to_device_pointer(args.workspace) % 256 != 0) {
-      return make_error(ErrorCode::invalid_argument, "ada_mma: want a 256-byte aligned workspace, got {}", args.workspace);
-    }
+  Expected<void> check_blocks(std::int64_t m) const {
     const std::int64_t blocks = (m + tile_.block_m - 1) / tile_.block_m * ((problem_.n + tile_.block_n - 1) / tile_.block_n);
     if (blocks > kMostBlocks) {
       return make_error(ErrorCode::invalid_argument, "ada_mma: [{}, {}] in tiles of {} x {} is {} blocks, a launch takes {}",
@@ -128,13 +110,12 @@ class AdaMmaKernel final : public Kernel {
     params.k = problem_.k;
     params.x_stride = codes.stride;
     params.w_stride = weight.k_padded();
-    params.y_stride = m == 1 ? problem_.n : args.y.row_stride;
+    const OutputRows rows = output_rows(args.y);
+    params.y_stride = rows.stride;
+    params.y_aligned = rows.aligned;
     params.partial_stride = (problem_.n + 3) / 4 * 4;
-    const std::int64_t quad_bytes = 4 * size_of(problem_.out_dtype);
-    params.y_aligned = params.y % static_cast<CUdeviceptr>(quad_bytes) == 0 && (m == 1 || params.y_stride % 4 == 0) ? 1 : 0;
-    // Behind our own quantiser nothing can have written the weights; behind a foreign kernel only the caller knows.
-    const bool pdl = pdl_ == PdlMode::full || (pdl_ == PdlMode::consume && codes.launched);
-    params.prefetch_weights = pdl ? 1 : 0;
+    const bool early = product_starts_early(pdl_, codes);
+    params.prefetch_weights = early ? 1 : 0;
 
     LaunchShape shape;
     const std::int64_t tiles_m = (m + tile_.block_m - 1) / tile_.block_m;
@@ -142,7 +123,7 @@ class AdaMmaKernel final : public Kernel {
     shape.grid = {static_cast<unsigned>(tiles_m * tiles_n), 1, static_cast<unsigned>(tile_.split_k)};
     shape.block = {static_cast<unsigned>(tile_.warps) * 32, 1, 1};
     shape.dynamic_shared_bytes = shared_bytes_;
-    shape.pdl = pdl;
+    shape.pdl = early;
     if (auto ok = launch_with(product_, shape, stream, params); !ok || tile_.split_k == 1) {
       return ok;
     }

@@ -8,6 +8,7 @@
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/cuda_graph.h"
 #include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/hopper_decode_family.h"
 #include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/stream_floor.h"
 #include "octile/quant/weight_source.h"
@@ -40,7 +41,7 @@ class CudaBackend final : public Backend {
   }
 
   std::span<const KernelFamily* const> families() const noexcept override {
-    static const std::array<const KernelFamily*, 2> kFamilies = {&ada_mma_family(), &cublaslt_family()};
+    static const std::array<const KernelFamily*, 3> kFamilies = {&hopper_decode_family(), &ada_mma_family(), &cublaslt_family()};
     return kFamilies;
   }
 

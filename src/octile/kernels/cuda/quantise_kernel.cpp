@@ -43,7 +43,9 @@ struct CopyCodesParams {
 static_assert(sizeof(CopyCodesParams) == 40);
 
 constexpr std::int64_t kVectorElements = 8;
-constexpr std::int64_t kMaxThreads = 512;
+constexpr std::int64_t kThreadsForFewRows = 512;
+constexpr std::int64_t kThreadsForManyRows = 128;
+constexpr unsigned kCopyThreads = 256;
 constexpr std::int64_t kMaxVectors = 8;  // A thread keeps up to 64 elements; longer rows are read twice.
 constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();  // Blocks of a grid along x.
 
@@ -63,27 +65,48 @@ bool is_aligned(CUdeviceptr pointer, std::uint64_t to) { return pointer % to == 
 
 std::int64_t codes_stride(std::int64_t k) noexcept { return round_up(k, kWeightPadding); }
 
-Expected<QuantiseKernel> QuantiseKernel::prepare(const DeviceContext& context, std::int64_t k) {
-  QuantiseKernel result;
-  result.k_ = k;
+Expected<QuantiseKernel::Variant> QuantiseKernel::load_variant(const DeviceContext& context, std::int64_t k,
+                                                               std::int64_t most_threads) {
   const std::int64_t vectors_a_row = (codes_stride(k) + kVectorElements - 1) / kVectorElements;
-  const std::int64_t threads = std::clamp<std::int64_t>(
-      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(vectors_a_row))), 32, kMaxThreads);
+  const auto enough = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(vectors_a_row)));
+  // As many threads as a row has vectors within [32, most_threads], more where that leaves a thread too many vectors to
+  // keep.
+  std::int64_t threads = std::clamp<std::int64_t>(enough, 32, most_threads);
+  while (threads < kThreadsForFewRows && vectors_a_row > threads * kMaxVectors) {
+    threads *= 2;
+  }
   const std::int64_t vectors = std::clamp<std::int64_t>((vectors_a_row + threads - 1) / threads, 1, kMaxVectors);
-  result.threads_ = static_cast<unsigned>(threads);
-  struct Wanted {
-    LoadedKernel* kernel;
-    int in_type;
-    const char* name;
-  };
-  for (const Wanted& wanted : {Wanted{&result.bf16_, 0, "octile_quantise"}, Wanted{&result.fp16_, 1, "octile_quantise"},
-                               Wanted{&result.copy_, 0, "octile_copy_codes"}}) {
-    auto loaded = load(context, threads, vectors, wanted.in_type, wanted.name);
+  Variant variant;
+  variant.threads = static_cast<unsigned>(threads);
+  for (const int in_type : {0, 1}) {
+    auto loaded = load(context, threads, vectors, in_type, "octile_quantise");
     if (!loaded) {
       return loaded.error();
     }
-    *wanted.kernel = std::move(*loaded);
+    (in_type == 0 ? variant.bf16 : variant.fp16) = std::move(*loaded);
   }
+  return variant;
+}
+
+Expected<QuantiseKernel> QuantiseKernel::prepare(const DeviceContext& context, std::int64_t k) {
+  QuantiseKernel result;
+  result.k_ = k;
+  result.fewest_many_ = std::int64_t{2} * context.info.sm_count;
+  auto few_rows = load_variant(context, k, kThreadsForFewRows);
+  if (!few_rows) {
+    return few_rows.error();
+  }
+  result.few_rows_ = std::move(*few_rows);
+  auto many_rows = load_variant(context, k, kThreadsForManyRows);
+  if (!many_rows) {
+    return many_rows.error();
+  }
+  result.many_rows_ = std::move(*many_rows);
+  auto copy = load(context, kCopyThreads, 1, 0, "octile_copy_codes");
+  if (!copy) {
+    return copy.error();
+  }
+  result.copy_ = std::move(*copy);
   return result;
 }
 
@@ -164,9 +187,10 @@ Expected<void> QuantiseKernel::quantise(const Activation& activation, const Devi
   params.codes_aligned = 1;
   LaunchShape shape;
   shape.grid = {static_cast<unsigned>(x.rows), 1, 1};
-  shape.block = {threads_, 1, 1};
+  const Variant& variant = x.rows < fewest_many_ ? few_rows_ : many_rows_;
+  shape.block = {variant.threads, 1, 1};
   shape.pdl = pdl;
-  return launch_with(x.dtype == DType::bf16 ? bf16_ : fp16_, shape, stream, params);
+  return launch_with(x.dtype == DType::bf16 ? variant.bf16 : variant.fp16, shape, stream, params);
 }
 
 Expected<void> QuantiseKernel::copy(const Activation& activation, const DeviceCodes& target, CUstream stream,
@@ -179,7 +203,7 @@ Expected<void> QuantiseKernel::copy(const Activation& activation, const DeviceCo
   params.width = target.stride;
   LaunchShape shape;
   shape.grid = {static_cast<unsigned>(activation.x.rows), 1, 1};
-  shape.block = {threads_, 1, 1};
+  shape.block = {kCopyThreads, 1, 1};
   shape.pdl = pdl;
   return launch_with(copy_, shape, stream, params);
 }

@@ -40,10 +40,19 @@ class QuantiseKernel {
   Expected<void> quantise(const Activation& activation, const DeviceCodes& target, CUstream stream, bool pdl) const;
   Expected<void> copy(const Activation& activation, const DeviceCodes& target, CUstream stream, bool pdl) const;
 
-  LoadedKernel bf16_;
-  LoadedKernel fp16_;
+  // Few rows want a row's latency short: many threads a row. Many rows want bytes in flight: few threads with several
+  // vectors each.
+  struct Variant {
+    LoadedKernel bf16;
+    LoadedKernel fp16;
+    unsigned threads = 0;
+  };
+  static Expected<Variant> load_variant(const DeviceContext& context, std::int64_t k, std::int64_t most_threads);
+
+  Variant few_rows_;
+  Variant many_rows_;
   LoadedKernel copy_;
-  unsigned threads_ = 0;
+  std::int64_t fewest_many_ = 0;  // Rows from which many_rows_ serves.
   std::int64_t k_ = 0;
 };
 

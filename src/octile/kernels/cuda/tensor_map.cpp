@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "octile/kernels/cuda/tensor_map.h"
+
+#include "octile/core/format.h"
+#include "octile/kernels/cuda/cuda_memory.h"
+#include "octile/kernels/cuda/library_search.h"
+
+namespace octile::cuda {
+namespace {
+
+// Values of CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill.
+constexpr int kTypeUint8 = 0;
+constexpr int kInterleaveNone = 0;
+constexpr int kSwizzle128 = 3;
+constexpr int kPromotion256 = 3;
+constexpr int kFillZeros = 0;
+constexpr std::uint32_t kBoxBytes = 128;
+
+}  // namespace
+
+Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver) {
+  const auto library = open_library_file(driver.path);
+  if (!library) {
+    return library.error();
+  }
+  void* const symbol = find_symbol(*library, "cuTensorMapEncodeTiled");
+  if (symbol == nullptr) {
+    return make_error(ErrorCode::unavailable, "{} has no cuTensorMapEncodeTiled: want a driver of CUDA 12.0 or newer",
+                      driver.path);
+  }
+  return TensorMapEncoder{&driver, reinterpret_cast<TensorMapEncoder::Function*>(symbol)};
+}
+
+Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
+                           std::int64_t stride, int box_rows, TensorMap& map) {
+  const std::uint64_t sizes[] = {static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(rows)};
+  const std::uint64_t strides[] = {static_cast<std::uint64_t>(stride)};
+  const std::uint32_t box[] = {kBoxBytes, static_cast<std::uint32_t>(box_rows)};
+  const std::uint32_t element_strides[] = {1, 1};
+  const CUresult result = encoder.encode(&map, kTypeUint8, 2, to_pointer(base), sizes, strides, box, element_strides,
+                                         kInterleaveNone, kSwizzle128, kPromotion256, kFillZeros);
+  if (result != CUDA_SUCCESS) {
+    return driver_error(*encoder.driver, result,
+                        format("cuTensorMapEncodeTiled([{}, {}] bytes, row stride {})", rows, width, stride));
+  }
+  return {};
+}
+
+}  // namespace octile::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor maps: what the copy engine of sm_90 and newer needs to know of a matrix.
+#pragma once
+
+#include "octile/kernels/cuda/driver.h"
+
+#include <cstdint>
+
+namespace octile::cuda {
+
+// CUtensorMap: passed to a kernel by value as a __grid_constant__ parameter.
+struct alignas(64) TensorMap {
+  std::uint64_t opaque[16];
+};
+
+// cuTensorMapEncodeTiled of the driver at hand.
+struct TensorMapEncoder {
+  using Function = CUresult(TensorMap* map, int type, std::uint32_t rank, void* base, const std::uint64_t* sizes,
+                            const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* element_strides,
+                            int interleave, int swizzle, int l2_promotion, int fill);
+  const Driver* driver = nullptr;
+  Function* encode = nullptr;
+};
+// Errors (unavailable) where the driver is older than CUDA 12.0 and has none.
+Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver);
+
+// Bytes [rows, width] with `stride` bytes between rows, read in boxes of box_rows x 128 bytes that land in shared memory in
+// the 128-byte swizzle; zeros beyond. `base` and `stride` are multiples of 16; box_rows <= 256. Host work only.
+Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
+                           std::int64_t stride, int box_rows, TensorMap& map);
+
+}  // namespace octile::cuda
