@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run() on the CPU allocates nothing and makes no system call but the thread pool's futexes. Allocations are counted by
 // replacing malloc in this program, system calls are trapped by a seccomp filter over all threads of a child process.
+#include "cpu_table.h"
 #include "layer.h"
-#include "octile/kernels/backend.h"
-#include "octile/table/table_store.h"
-#include "tables.h"
 
 #include <gtest/gtest.h>
 
@@ -115,60 +113,19 @@ struct Ready {
   }
 };
 
-// The CPU with a table of its own that names `kernel` for every M.
 class HotPath : public testing::TestWithParam<std::string> {
  protected:
-  HotPath() {
-    const Device device = find_device("cpu").value();
-    Problem problem;
-    problem.n = kN;
-    problem.k = kK;
-    directory = std::filesystem::temp_directory_path() / ("octile-hot-path-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(directory);
-    TileTable table = test::own_table(device.info, problem, {});
-    table.key.weight_layout = "cpu_packed";
-    for (const KernelFamily* family : device.backend->families()) {
-      if (family->name() == GetParam() && family->available(device.info)) {
-        available = true;
-        for (const auto& [lo, hi] : {std::pair{1, 1}, std::pair{2, 16}, std::pair{17, 1 << 20}}) {
-          TableEntry entry = test::entry(lo, hi, GetParam(), 1, 1.5);
-          entry.config = family->heuristic(device.info, problem, lo);
-          entry.kernel_source_hash = family->source_hash();
-          entry.us = 1.0;
-          entry.baseline_us = 1.5;
-          table.entries.push_back(entry);
-        }
-      }
-    }
-    if (GetParam() == kBaselineKernel) {
-      available = device.backend->baseline(device.info, problem) != nullptr;
-      table.entries = {test::baseline_entry(1, 1 << 20)};
-    }
-    if (available) {
-      const auto ok = write_own_table(table, (directory / table_file_name(table.key, false)).string());
-      EXPECT_TRUE(ok.has_value()) << ok.error().message;
-      clear_table_cache();
-    }
-    options.tables = directory.string();
-  }
-  ~HotPath() override {
-    std::filesystem::remove_all(directory);
-    clear_table_cache();
-  }
-
-  bool available = false;
-  WeightOptions options;
-  std::filesystem::path directory;
+  test::CpuTable table{{kN, kK}, GetParam()};
 };
 
 TEST_P(HotPath, RunAllocatesNothing) {
 #ifdef OCTILE_TEST_SANITIZED
   GTEST_SKIP() << "the sanitizer has an allocator of its own";
 #endif
-  if (!available || GetParam() == kBaselineKernel) {
+  if (!table.available() || GetParam() == kBaselineKernel) {
     GTEST_SKIP() << GetParam() << " does not run on this machine, or is a vendor's library with an allocator of its own";
   }
-  Ready ready(options);
+  Ready ready(table.options());
   ASSERT_TRUE(ready.linear.has_value());
   ASSERT_EQ(ready.linear->explain(1).kernel, GetParam());
   allocations = 0;
@@ -262,14 +219,14 @@ TEST_P(HotPath, RunMakesNoSystemCallButFutexes) {
 #ifdef OCTILE_TEST_SANITIZED
   GTEST_SKIP() << "the sanitizer makes system calls of its own";
 #endif
-  if (!available) {
+  if (!table.available()) {
     GTEST_SKIP() << GetParam() << " does not run on this machine";
   }
   for (const bool control : {true, false}) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      run_trapped(options, control);
+      run_trapped(table.options(), control);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
