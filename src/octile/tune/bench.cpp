@@ -7,6 +7,7 @@
 #include "octile/core/env.h"
 #include "octile/core/format.h"
 #include "octile/tune/budget.h"
+#include "octile/tune/candidates.h"
 #include "octile/tune/contest.h"
 #include "octile/tune/random_data.h"
 #include "octile/tune/run_hooks.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -26,6 +28,8 @@ namespace {
 constexpr int kFewestPasses = 2;
 constexpr int kUsualPasses = 20;
 constexpr int kMostPasses = 40;
+// Passes of the trial that finds a vendor's fastest algorithm.
+constexpr int kTrialPasses = 3;
 
 // Lanes of a row's contest.
 enum LaneIndex : std::size_t { kBaseline, kChosen, kVendor, kFloor };
@@ -166,6 +170,50 @@ class Bench {
     return {CandidateSpec::Role::family, std::string(choice.family->name()), choice.config};
   }
 
+  // Where a vendor's algorithms can be searched, the fastest of them in a trial of its own, so that the row's own times
+  // carry no selection; elsewhere the bare product.
+  Expected<CandidateSpec> best_vendor(const PendingRow& row) {
+    CandidateSpec best;
+    best.role = CandidateSpec::Role::bare_vendor;
+    const FieldLimits limits;
+    const Field field = make_field(*device_.backend, *plans_[row.shape], row.m, limits, {});
+    std::vector<CandidateSpec> specs;
+    for (const Candidate& candidate : field.challengers) {
+      if (candidate.family->is_vendor()) {
+        specs.push_back({CandidateSpec::Role::family, std::string(candidate.family->name()), candidate.config});
+      }
+    }
+    if (specs.empty()) {
+      return best;
+    }
+    for (const Choice* known : {&row.baseline, &row.chosen}) {
+      if (known->family->is_vendor()) {
+        specs.push_back(spec_of(*known));
+      }
+    }
+    Contest trial(*session_, row.m, std::move(specs));
+    if (Expected<void> admitted = trial.admit(); !admitted) {
+      return std::move(admitted).error();
+    }
+    while (trial.passes() < kTrialPasses) {
+      Expected<bool> go_on = trial.pass();
+      if (!go_on) {
+        return std::move(go_on).error();
+      }
+      if (!*go_on) {
+        break;
+      }
+    }
+    double best_us = std::numeric_limits<double>::infinity();
+    for (const ContestLane& lane : trial.lanes()) {
+      if (lane.is_running() && !lane.us.empty() && median(lane.us) < best_us) {
+        best_us = median(lane.us);
+        best = lane.spec;
+      }
+    }
+    return best;
+  }
+
   Expected<void> measure(const PendingRow& row, double quota_s) {
     const TuneShape& shape = options_.shapes[row.shape];
     const double start_s = session_->now_s();
@@ -175,7 +223,11 @@ class Bench {
     std::vector<CandidateSpec> specs(4);
     specs[kBaseline] = spec_of(row.baseline);
     specs[kChosen] = spec_of(row.chosen);
-    specs[kVendor].role = CandidateSpec::Role::bare_vendor;
+    Expected<CandidateSpec> vendor = best_vendor(row);
+    if (!vendor) {
+      return std::move(vendor).error();
+    }
+    specs[kVendor] = std::move(*vendor);
     specs[kFloor].role = CandidateSpec::Role::floor;
     Contest contest(*session_, row.m, std::move(specs));
     if (Expected<void> admitted = contest.admit(); !admitted) {
@@ -273,6 +325,9 @@ class Bench {
     }
     row.best_vendor_us = median(vendor.us);
     row.best_vendor_kernel = vendor.admission.kernel;
+    if (vendor.spec.role == CandidateSpec::Role::family && !vendor.spec.config.values.empty()) {
+      row.best_vendor_kernel += " " + vendor.spec.config.to_json();
+    }
     const Interval ratio = paired_ratio_95(vendor.us, chosen.us);
     row.vs_vendor = ratio.mid;
     row.vs_vendor_lo = ratio.lo;

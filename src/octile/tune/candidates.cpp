@@ -14,6 +14,41 @@ std::string Candidate::to_string() const { return format("{} {}", family->name()
 
 bool operator==(const Candidate& a, const Candidate& b) noexcept { return a.family == b.family && a.config == b.config; }
 
+namespace {
+
+// The configs of one family that stand, best first. A vendor's space comes in the order of the vendor's own heuristic, which
+// knows its kernels better than our cost model does: its head stands whatever the model says, and alternates with the
+// model's.
+std::vector<Candidate> nominate(std::vector<Candidate> space, bool is_new_family, double best_us,
+                                const FieldLimits& limits) {
+  std::vector<Candidate> head;
+  if (!space.empty() && space.front().family->is_vendor()) {
+    const std::size_t count = std::min(space.size(), limits.vendor_head);
+    head.assign(space.begin(), space.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  std::stable_sort(space.begin(), space.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
+  std::vector<Candidate> result;
+  const auto add = [&](const Candidate& candidate) {
+    if (result.size() < limits.challengers && std::find(result.begin(), result.end(), candidate) == result.end()) {
+      result.push_back(candidate);
+    }
+  };
+  for (std::size_t i = 0; i < std::max(head.size(), space.size()); ++i) {
+    if (i < head.size()) {
+      add(head[i]);
+    }
+    // A prediction is worth its order within a family; across families it is rough, so each family's best gets more room.
+    if (i < space.size() &&
+        space[i].predicted_us <= (i == 0 && is_new_family ? limits.family_slack : limits.slack) * best_us) {
+      add(space[i]);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const FieldLimits& limits,
                  const std::set<std::string>& left_out) {
   const DeviceInfo& device = plan.device();
@@ -33,41 +68,35 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     own_layout = own.family->layout();
   }
 
-  std::vector<Candidate> all;
+  double best_us = field.heuristic ? field.heuristic->predicted_us : std::numeric_limits<double>::infinity();
+  std::vector<std::vector<Candidate>> spaces;
   for (const KernelFamily* family : backend.families()) {
     // A weight has one packed copy of ours: families that read another layout cannot share a table with the heuristic's.
     if (!family->available(device) || (!family->is_vendor() && family->layout() != own_layout)) {
       continue;
     }
+    std::vector<Candidate>& space = spaces.emplace_back();
     for (TileConfig& config : family->space(device, problem, m)) {
       Candidate candidate = candidate_of(family, std::move(config));
       const bool is_known = candidate == field.baseline || candidate == field.heuristic ||
-                            std::find(all.begin(), all.end(), candidate) != all.end();
+                            std::find(space.begin(), space.end(), candidate) != space.end();
       if (!is_known && !left_out.contains(candidate.to_string())) {
-        all.push_back(std::move(candidate));
+        best_us = std::min(best_us, candidate.predicted_us);
+        space.push_back(std::move(candidate));
       }
     }
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
-  double best_us = std::numeric_limits<double>::infinity();
-  for (const Candidate& candidate : all) {
-    best_us = std::min(best_us, candidate.predicted_us);
+  std::vector<std::vector<Candidate>> nominees;
+  for (std::vector<Candidate>& space : spaces) {
+    const bool is_new = !field.heuristic || space.empty() || space.front().family != field.heuristic->family;
+    nominees.push_back(nominate(std::move(space), is_new, best_us, limits));
   }
-  if (field.heuristic) {
-    best_us = std::min(best_us, field.heuristic->predicted_us);
-  }
-  // A prediction is worth its order within a family; across families it is rough, so each family's best gets more room.
-  std::set<const KernelFamily*> represented;
-  if (field.heuristic) {
-    represented.insert(field.heuristic->family);
-  }
-  for (Candidate& candidate : all) {
-    const bool is_first_of_family = represented.insert(candidate.family).second;
-    const double slack = is_first_of_family ? limits.family_slack : limits.slack;
-    const bool has_room = field.challengers.size() < limits.challengers || is_first_of_family;
-    if (has_room && candidate.predicted_us <= slack * best_us) {
-      field.challengers.push_back(std::move(candidate));
+  // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it.
+  for (std::size_t rank = 0; rank < limits.challengers; ++rank) {
+    for (std::vector<Candidate>& of_family : nominees) {
+      if (rank < of_family.size()) {
+        field.challengers.push_back(std::move(of_family[rank]));
+      }
     }
   }
   return field;

@@ -26,11 +26,12 @@ bool operator==(const Candidate& a, const Candidate& b) noexcept;
 struct Field {
   std::optional<Candidate> baseline;   // The vendor's own choice; nullopt where no vendor serves.
   std::optional<Candidate> heuristic;  // What the dispatcher would run of ours without a table.
-  std::vector<Candidate> challengers;  // Neither of these, cheapest first by the cost model.
+  std::vector<Candidate> challengers;  // Neither of these: the best of each family in turn.
 };
 
 struct FieldLimits {
-  std::size_t challengers = 12;
+  std::size_t challengers = 12;  // Of each family.
+  std::size_t vendor_head = 6;   // So many of a vendor's space stand whatever the cost model says of them.
   // Challengers predicted to take longer than this times the best prediction are not tried, except that the best of every
   // family is, up to family_slack.
   double slack = 2.0;
