@@ -117,9 +117,10 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   // 100.
   const double multiply_us = most * static_cast<double>(problem.k) / tile.split_k / 128.0 *
                              (2.0 * tile.tokens + 100.0 / tile.k_chunks / together) / 1700.0;
-  // Clusters beyond one block an SM start late: 2 us more on qkv.
-  const double cluster_us = tile.split_k > 1 ? (most > 1 ? 2.0 : 0.5) : 0.0;
-  const double fixed_us = 2.4 + cluster_us + 0.25 * tile.tokens / 16.0;
+  // Clusters beyond one block an SM start late: 2 us and more on qkv. Each request of the first ring takes its time.
+  const double cluster_us = tile.split_k > 1 ? (most > 1 ? 3.0 : 0.5) : 0.0;
+  const double requests_us = 0.04 * tile.stages * tile.k_chunks;
+  const double fixed_us = 2.4 + cluster_us + requests_us + 0.25 * tile.tokens / 16.0;
   return std::max({sm_us, dram_us, multiply_us}) + fixed_us + (waves - 1) * 1.0;
 }
 

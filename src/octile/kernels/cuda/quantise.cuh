@@ -54,32 +54,36 @@ __device__ __forceinline__ u32 largest_bits(const uint4& v) {
   return largest;
 }
 
-// How a row's elements become codes. The quotient x / scale is correctly rounded either way: with r = round(1 / scale) and
-// q = round(x * r), one step q + r * (x - q * scale) gives the rounded quotient as long as nothing under- or overflows, which
-// holds for scales in [2^-90, 2^100] and |q| < 1024 (larger ones saturate anyhow); elsewhere the division itself is used. The step
-// turns -0 into +0, hence the sign of x at the end.
-struct Divider {
-  float scale;
-  float inverse;
-  bool exact_by_step;
-  bool reciprocal;
-
-  __device__ __forceinline__ float divide(float x) const {
-    const float q = __fmul_rn(x, inverse);
-    if (reciprocal) return q;
-    if (!exact_by_step) return __fdiv_rn(x, scale);
-    const float corrected = __fmaf_rn(__fmaf_rn(-q, scale, x), inverse, q);
-    const u32 sign = __float_as_uint(x) & 0x80000000u;
-    return fabsf(q) < 1024.0f ? __uint_as_float(__float_as_uint(corrected) | sign) : q;
-  }
+// How a row's elements become codes. The quotient x / scale is correctly rounded in all but kReciprocal: with r = round(1 / scale)
+// and q = round(x * r), one step q + r * (x - q * scale) gives the rounded quotient as long as nothing under- or overflows, which
+// holds for scales in [2^-90, 2^100] and |q| < 1024; elsewhere the division itself is used. The step turns -0 into +0, hence the sign
+// of x at the end. One branch a row chooses, since a branch an element costs more than the step.
+enum Way {
+  kStep,         // |q| <= 448 (1 + 2^-22): the scale is the row's own.
+  kStepClamped,  // Larger quotients occur, and saturate without the step, which could make a NaN of an infinity.
+  kDivide,
+  kReciprocal,
 };
 
-__device__ __forceinline__ uint2 encode(const uint4& v, const Divider& divider) {
+template <Way kWay>
+__device__ __forceinline__ float quotient(float x, float scale, float inverse) {
+  if constexpr (kWay == kDivide) return __fdiv_rn(x, scale);
+  const float q = __fmul_rn(x, inverse);
+  if constexpr (kWay == kReciprocal) return q;
+  const float stepped = __fmaf_rn(__fmaf_rn(-q, scale, x), inverse, q);
+  const float signed_step = __uint_as_float(__float_as_uint(stepped) | (__float_as_uint(x) & 0x80000000u));
+  if constexpr (kWay == kStep) return signed_step;
+  return fabsf(q) < 1024.0f ? signed_step : q;
+}
+
+template <Way kWay>
+__device__ __forceinline__ uint2 encode(const uint4& v, float scale, float inverse) {
   const u32 words[4] = {v.x, v.y, v.z, v.w};
   u32 pairs[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    pairs[i] = floats_to_e4m3x2(divider.divide(in_to_float(words[i] & 0xFFFFu)), divider.divide(in_to_float(words[i] >> 16)));
+    pairs[i] = floats_to_e4m3x2(quotient<kWay>(in_to_float(words[i] & 0xFFFFu), scale, inverse),
+                                quotient<kWay>(in_to_float(words[i] >> 16), scale, inverse));
   }
   return make_uint2(pairs[0] | (pairs[1] << 16), pairs[2] | (pairs[3] << 16));
 }
@@ -103,6 +107,27 @@ __device__ __forceinline__ uint2 mask_tail(uint2 codes, i64 first, i64 k) {
   return make_uint2(codes.x & static_cast<u32>(all), codes.y & static_cast<u32>(all >> 32));
 }
 
+constexpr i64 kBetweenVectors = static_cast<i64>(THREADS) * kVectorElements;  // Elements between two vectors of a thread.
+constexpr i64 kKept = kBetweenVectors * VECTORS;                              // Elements of a row that stay in registers.
+
+// The row's codes from its kept vectors and, beyond them, from memory again.
+template <Way kWay>
+__device__ __forceinline__ void write_row(const QuantiseParams& p, const u16* row, u8* codes, const uint4 (&kept)[VECTORS], float scale) {
+  const float inverse = __frcp_rn(scale);
+  const i64 mine = static_cast<i64>(threadIdx.x) * kVectorElements;
+  const bool aligned = p.codes_aligned != 0;
+#pragma unroll
+  for (int v = 0; v < VECTORS; ++v) {
+    const i64 first = mine + v * kBetweenVectors;
+    if (first >= p.codes_width) break;
+    store_codes(codes, first, p.codes_width, mask_tail(encode<kWay>(kept[v], scale, inverse), first, p.k), aligned);
+  }
+  for (i64 first = mine + kKept; first < p.codes_width; first += kBetweenVectors) {
+    const uint4 v = first < p.k ? load_vector(row, first, p.k, p.x_aligned != 0) : make_uint4(0, 0, 0, 0);
+    store_codes(codes, first, p.codes_width, mask_tail(encode<kWay>(v, scale, inverse), first, p.k), aligned);
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) octile_quantise(const QuantiseParams p) {
   constexpr int kWarps = THREADS / 32;
   __shared__ u32 warp_largest[kWarps];
@@ -113,21 +138,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) octile_quantise(const Quan
   const u16* row = static_cast<const u16*>(p.x) + row_index * p.x_stride;
   u8* codes = p.codes + row_index * p.codes_stride;
   const bool x_aligned = p.x_aligned != 0;
-  const bool codes_aligned = p.codes_aligned != 0;
   const i64 mine = static_cast<i64>(threadIdx.x) * kVectorElements;
-  constexpr i64 kStep = static_cast<i64>(THREADS) * kVectorElements;
-  constexpr i64 kKept = kStep * VECTORS;
 
   uint4 kept[VECTORS];
   u32 largest = 0;
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
-    const i64 first = mine + v * kStep;
+    const i64 first = mine + v * kBetweenVectors;
     kept[v] = first < p.k ? load_vector(row, first, p.k, x_aligned) : make_uint4(0, 0, 0, 0);
   }
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) largest = max(largest, largest_bits(kept[v]));
-  for (i64 first = mine + kKept; first < p.k; first += kStep) {
+  for (i64 first = mine + kKept; first < p.k; first += kBetweenVectors) {
     largest = max(largest, largest_bits(load_vector(row, first, p.k, x_aligned)));
   }
   largest = __reduce_max_sync(0xFFFFFFFFu, largest);
@@ -138,28 +160,23 @@ extern "C" __global__ void __launch_bounds__(THREADS) octile_quantise(const Quan
     largest = __reduce_max_sync(0xFFFFFFFFu, largest);
   }
 
+  const float amax = in_to_float(largest);
+  const bool own_scale = !(p.static_scale > 0.0f);
+  const float scale = own_scale ? __fdiv_rn(fminf(fmaxf(amax, p.floor), p.upper_bound), 448.0f) : p.static_scale;
   const bool finite = largest < kNonFinite;
-  float scale = p.static_scale;
-  if (!(scale > 0.0f)) scale = __fdiv_rn(fminf(fmaxf(in_to_float(largest), p.floor), p.upper_bound), 448.0f);
-  Divider divider;
-  divider.scale = scale;
-  divider.inverse = __frcp_rn(scale);
-  divider.exact_by_step = scale >= 0x1p-90f && scale <= 0x1p100f;
-  divider.reciprocal = p.reciprocal != 0;
   if (threadIdx.x == 0) p.scales[row_index] = finite ? scale : __uint_as_float(0x7FFFFFFFu);
-
-  const uint2 nan_codes = make_uint2(0x7F7F7F7Fu, 0x7F7F7F7Fu);
-#pragma unroll
-  for (int v = 0; v < VECTORS; ++v) {
-    const i64 first = mine + v * kStep;
-    if (first >= p.codes_width) break;
-    const uint2 encoded = finite ? encode(kept[v], divider) : nan_codes;
-    store_codes(codes, first, p.codes_width, mask_tail(encoded, first, p.k), codes_aligned);
-  }
-  for (i64 first = mine + kKept; first < p.codes_width; first += kStep) {
-    uint2 encoded = nan_codes;
-    if (finite) encoded = first < p.k ? encode(load_vector(row, first, p.k, x_aligned), divider) : make_uint2(0, 0);
-    store_codes(codes, first, p.codes_width, mask_tail(encoded, first, p.k), codes_aligned);
+  if (!finite) {
+    for (i64 first = mine; first < p.codes_width; first += kBetweenVectors) {
+      store_codes(codes, first, p.codes_width, mask_tail(make_uint2(0x7F7F7F7Fu, 0x7F7F7F7Fu), first, p.k), p.codes_aligned != 0);
+    }
+  } else if (p.reciprocal != 0) {
+    write_row<kReciprocal>(p, row, codes, kept, scale);
+  } else if (!(scale >= 0x1p-90f && scale <= 0x1p100f)) {
+    write_row<kDivide>(p, row, codes, kept, scale);
+  } else if (own_scale && amax <= p.upper_bound) {
+    write_row<kStep>(p, row, codes, kept, scale);
+  } else {
+    write_row<kStepClamped>(p, row, codes, kept, scale);
   }
 }
 
