@@ -15,7 +15,7 @@ function(octile_source_hash result)
 endfunction()
 
 set(octile_cpu_shared activations.cpp engine.h gemm.cpp gemm_config.cpp gemm_config.h packed_weight.cpp packed_weight.h partition.h row_values.cpp)
-set(octile_cpu_avx2 avx2_common.h quantize_avx2.cpp x86_intrinsics.h)
+set(octile_cpu_avx2 avx2_common.h panel_turns.h quantize_avx2.cpp x86_intrinsics.h)
 octile_source_hash(octile_hash_reference ${octile_cpu_shared} engine_reference.cpp)
 octile_source_hash(octile_hash_avx2 ${octile_cpu_shared} ${octile_cpu_avx2} engine_avx2.cpp)
 octile_source_hash(octile_hash_avx512 ${octile_cpu_shared} ${octile_cpu_avx2} avx512_common.h engine_avx512_dot.cpp engine_avx512_fma.cpp)

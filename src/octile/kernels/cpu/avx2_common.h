@@ -34,14 +34,13 @@ OCTILE_AVX2_INLINE void store8(void* data, DType dtype, std::int64_t element, __
     _mm256_storeu_ps(static_cast<float*>(data) + element, value);
     return;
   }
-  __m128i halves = _mm_setzero_si128();
+  auto* out = reinterpret_cast<__m128i*>(static_cast<std::uint16_t*>(data) + element);
   if (dtype == DType::fp16) {
-    halves = _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  } else {
-    const __m256i bits = round_to_bf16_bits(value);
-    halves = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+    _mm_storeu_si128(out, _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return;
   }
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(static_cast<std::uint16_t*>(data) + element), halves);
+  const __m256i bits = round_to_bf16_bits(value);
+  _mm_storeu_si128(out, _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
 }
 
 // The first `count` of 8 values.

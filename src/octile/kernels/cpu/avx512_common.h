@@ -20,7 +20,7 @@
 
 namespace octile::cpu {
 
-inline constexpr int kZmmFloats = 16;
+inline constexpr std::int64_t kZmmFloats = 16;
 
 // fp32 to bf16: nearest, ties to even, NaN stays NaN. VCVTNEPS2BF16 is no substitute: it flushes subnormals.
 OCTILE_AVX512_INLINE __m256i round_to_bf16(__m512 value) {
@@ -33,8 +33,8 @@ OCTILE_AVX512_INLINE __m256i round_to_bf16(__m512 value) {
 }
 
 // The epilogue of one row and panel: y = convert((acc * scale_w) * scale_x + bias), in this order, in fp32.
-OCTILE_AVX512_INLINE void write_panel(__m512 acc, int row, int panel, const OutputTile& out) {
-  const std::int64_t n = std::int64_t{panel} * kPanelColumns;
+OCTILE_AVX512_INLINE void write_panel(__m512 acc, std::int64_t row, std::int64_t panel, const OutputTile& out) {
+  const std::int64_t n = panel * kPanelColumns;
   const std::int64_t count = std::min(kPanelColumns, out.columns - n);
   if (count <= 0) {
     return;

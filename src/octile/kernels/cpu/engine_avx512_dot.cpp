@@ -79,7 +79,7 @@ OCTILE_AVX512_DOT void decode(const std::uint8_t* codes, std::int64_t step_bytes
   const Decoder decoder = load_decoder();
   const std::int64_t pair_bytes = std::int64_t{panels} * 64;
   for (std::int64_t step = 0; step < steps; ++step, codes += step_bytes, decoded += 2 * pair_bytes) {
-    for (int panel = 0; panel < panels; ++panel) {
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::uint8_t* block = codes + panel * kBlockBytes;
       _mm_prefetch(reinterpret_cast<const char*>(block + prefetch_bytes), _MM_HINT_T0);
       __m512i pair0;
@@ -102,11 +102,11 @@ OCTILE_AVX512_DOT_INLINE __m512 dot(__m512 sum, __m512i x, __m512i w) {
 }
 
 // One step of 4 k: decode, multiply, and where `Keep` store what was decoded.
-template <bool Keep, int Panels, int Rows>
+template <bool Keep, std::int64_t Panels, std::int64_t Rows>
 OCTILE_AVX512_DOT_INLINE void fused_step(const Decoder& decoder, const std::uint8_t* weights, const std::uint8_t* x,
                                          std::int64_t prefetch_bytes, std::uint8_t* keep, __m512 (&sums)[Rows][Panels]) {
 #pragma GCC unroll 4
-  for (int p = 0; p < Panels; ++p) {
+  for (std::int64_t p = 0; p < Panels; ++p) {
     _mm_prefetch(reinterpret_cast<const char*>(weights + p * kBlockBytes + prefetch_bytes), _MM_HINT_T0);
     __m512i pair0;
     __m512i pair1;
@@ -116,41 +116,41 @@ OCTILE_AVX512_DOT_INLINE void fused_step(const Decoder& decoder, const std::uint
       _mm512_storeu_si512(keep + (Panels + p) * 64, pair1);
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
+    for (std::int64_t r = 0; r < Rows; ++r) {
       sums[r][p] = dot(sums[r][p], broadcast_pair(x + r * 4), pair0);
     }
 #pragma GCC unroll 16
-    for (int r = 0; r < Rows; ++r) {
+    for (std::int64_t r = 0; r < Rows; ++r) {
       sums[r][p] = dot(sums[r][p], broadcast_pair(x + (Rows + r) * 4), pair1);
     }
   }
 }
 
-template <int Panels, int Rows>
+template <std::int64_t Panels, std::int64_t Rows>
 OCTILE_AVX512_DOT_INLINE void decoded_pair(const std::uint8_t* weights, const std::uint8_t* x,
                                            __m512 (&sums)[Rows][Panels]) {
   __m512i w[Panels];
 #pragma GCC unroll 4
-  for (int p = 0; p < Panels; ++p) {
+  for (std::int64_t p = 0; p < Panels; ++p) {
     w[p] = _mm512_loadu_si512(weights + p * 64);
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
+  for (std::int64_t r = 0; r < Rows; ++r) {
     const __m512i pair_x = broadcast_pair(x + r * 4);
 #pragma GCC unroll 4
-    for (int p = 0; p < Panels; ++p) {
+    for (std::int64_t p = 0; p < Panels; ++p) {
       sums[r][p] = dot(sums[r][p], pair_x, w[p]);
     }
   }
 }
 
-template <TileKind Kind, int Panels, int Rows>
+template <TileKind Kind, std::int64_t Panels, std::int64_t Rows>
 OCTILE_AVX512_DOT void tile(const TileArgs& args) {
   __m512 sums[Rows][Panels];
 #pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
+  for (std::int64_t r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-    for (int p = 0; p < Panels; ++p) {
+    for (std::int64_t p = 0; p < Panels; ++p) {
       sums[r][p] =
           args.first_pass ? _mm512_setzero_ps() : _mm512_loadu_ps(args.partial + r * Panels * kZmmFloats + p * kZmmFloats);
     }
@@ -175,9 +175,9 @@ OCTILE_AVX512_DOT void tile(const TileArgs& args) {
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) {
+  for (std::int64_t r = 0; r < Rows; ++r) {
 #pragma GCC unroll 4
-    for (int p = 0; p < Panels; ++p) {
+    for (std::int64_t p = 0; p < Panels; ++p) {
       if (args.last_pass) {
         write_panel(sums[r][p], r, p, args.output);
       } else {
@@ -187,18 +187,18 @@ OCTILE_AVX512_DOT void tile(const TileArgs& args) {
   }
 }
 
-template <TileKind Kind, int Panels, int... RowsMinus1>
-constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<int, RowsMinus1...> /*rows*/) {
+template <TileKind Kind, std::int64_t Panels, std::int64_t... RowsMinus1>
+constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<std::int64_t, RowsMinus1...> /*rows*/) {
   return {tile<Kind, Panels, RowsMinus1 + 1>...};
 }
-template <TileKind Kind, int... PanelsMinus1>
+template <TileKind Kind, std::int64_t... PanelsMinus1>
 constexpr std::array<std::array<TileFunction, kMaxRows>, kWidest> tiles_of(
-    std::integer_sequence<int, PanelsMinus1...> /*panels*/) {
-  return {tiles<Kind, PanelsMinus1 + 1>(std::make_integer_sequence<int, kRowsByPanels[PanelsMinus1]>())...};
+    std::integer_sequence<std::int64_t, PanelsMinus1...> /*panels*/) {
+  return {tiles<Kind, PanelsMinus1 + 1>(std::make_integer_sequence<std::int64_t, kRowsByPanels[PanelsMinus1]>())...};
 }
 
 TileFunction select_tile(TileKind kind, int panels, int rows) noexcept {
-  constexpr std::make_integer_sequence<int, kWidest> kPanels;
+  constexpr std::make_integer_sequence<std::int64_t, kWidest> kPanels;
   static constexpr std::array<std::array<std::array<TileFunction, kMaxRows>, kWidest>, kTileKinds> kTiles = {
       tiles_of<TileKind::fused>(kPanels), tiles_of<TileKind::keeping>(kPanels), tiles_of<TileKind::decoded>(kPanels)};
   return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(panels - 1)][static_cast<std::size_t>(rows - 1)];

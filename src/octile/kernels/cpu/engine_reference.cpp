@@ -14,7 +14,7 @@ namespace octile::cpu {
 namespace {
 
 constexpr int kMaxRows = 4;
-constexpr int kPairFloats = 32;  // [16 n][2 k] of one k pair.
+constexpr std::int64_t kPairFloats = 32;  // [16 n][2 k] of one k pair.
 
 const std::array<float, 256>& decode_table() {
   static const std::array<float, 256> table = [] {
@@ -29,8 +29,8 @@ const std::array<float, 256>& decode_table() {
 
 // One block of 64 codes to two k pairs of [16 n][2 k].
 void decode_block(const std::array<float, 256>& table, const std::uint8_t* block, float* pair0, float* pair1) {
-  for (int lane = 0; lane < 4; ++lane) {
-    for (int i = 0; i < 8; ++i) {
+  for (std::int64_t lane = 0; lane < 4; ++lane) {
+    for (std::int64_t i = 0; i < 8; ++i) {
       pair0[lane * 8 + i] = table[block[lane * 16 + i]];
       pair1[lane * 8 + i] = table[block[lane * 16 + 8 + i]];
     }
@@ -43,14 +43,14 @@ void decode(const std::uint8_t* codes, std::int64_t step_bytes, int panels, std:
   auto* out = reinterpret_cast<float*>(decoded);
   const std::int64_t pair_floats = std::int64_t{panels} * kPairFloats;
   for (std::int64_t step = 0; step < steps; ++step, codes += step_bytes, out += 2 * pair_floats) {
-    for (int panel = 0; panel < panels; ++panel) {
+    for (std::int64_t panel = 0; panel < panels; ++panel) {
       float* pair0 = out + panel * kPairFloats;
       decode_block(table, codes + panel * kBlockBytes, pair0, pair0 + pair_floats);
     }
   }
 }
 
-void write_row(const float* sums, int row, const OutputTile& out) {
+void write_row(const float* sums, std::int64_t row, const OutputTile& out) {
   const std::int64_t element = row * out.y_row_stride;
   for (std::int64_t n = 0; n < out.columns; ++n) {
     const float acc = sums[2 * n] + sums[2 * n + 1];
@@ -62,11 +62,11 @@ void write_row(const float* sums, int row, const OutputTile& out) {
   }
 }
 
-template <TileKind Kind, int Rows>
+template <TileKind Kind, std::int64_t Rows>
 void tile(const TileArgs& args) {
   float sums[Rows][kPairFloats] = {};
   if (!args.first_pass) {
-    for (int r = 0; r < Rows; ++r) {
+    for (std::int64_t r = 0; r < Rows; ++r) {
       std::copy_n(args.partial + r * kPairFloats, kPairFloats, sums[r]);
     }
   }
@@ -87,19 +87,19 @@ void tile(const TileArgs& args) {
     } else {
       weights += sizeof(block);
     }
-    for (int pair = 0; pair < 2; ++pair, w += kPairFloats, x += 2 * Rows) {
-      for (int r = 0; r < Rows; ++r) {
+    for (std::int64_t pair = 0; pair < 2; ++pair, w += kPairFloats, x += 2 * Rows) {
+      for (std::int64_t r = 0; r < Rows; ++r) {
         // Four at a time, as every compiler's vectors of 16 bytes like it.
         const float pair_x[4] = {x[2 * r], x[2 * r + 1], x[2 * r], x[2 * r + 1]};
-        for (int i = 0; i < kPairFloats; i += 4) {
-          for (int j = 0; j < 4; ++j) {
+        for (std::int64_t i = 0; i < kPairFloats; i += 4) {
+          for (std::int64_t j = 0; j < 4; ++j) {
             sums[r][i + j] += pair_x[j] * w[i + j];
           }
         }
       }
     }
   }
-  for (int r = 0; r < Rows; ++r) {
+  for (std::int64_t r = 0; r < Rows; ++r) {
     if (args.last_pass) {
       write_row(sums[r], r, args.output);
     } else {
@@ -108,13 +108,13 @@ void tile(const TileArgs& args) {
   }
 }
 
-template <TileKind Kind, int... RowsMinus1>
-constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<int, RowsMinus1...> /*rows*/) {
+template <TileKind Kind, std::int64_t... RowsMinus1>
+constexpr std::array<TileFunction, kMaxRows> tiles(std::integer_sequence<std::int64_t, RowsMinus1...> /*rows*/) {
   return {tile<Kind, RowsMinus1 + 1>...};
 }
 
 TileFunction select_tile(TileKind kind, int /*panels*/, int rows) noexcept {
-  constexpr std::make_integer_sequence<int, kMaxRows> kRows;
+  constexpr std::make_integer_sequence<std::int64_t, kMaxRows> kRows;
   static constexpr std::array<std::array<TileFunction, kMaxRows>, kTileKinds> kTiles = {
       tiles<TileKind::fused>(kRows), tiles<TileKind::keeping>(kRows), tiles<TileKind::decoded>(kRows)};
   return kTiles[static_cast<std::size_t>(kind)][static_cast<std::size_t>(rows - 1)];

@@ -141,7 +141,7 @@ class GemmFamily final : public KernelFamily {
     return has_dot_key() && has_dot(isa_of(device)) && (problem.batch_invariant || prefers_dot(machine_of(device), m));
   }
 
-  static Isa isa_of(const DeviceInfo& device) noexcept {
+  static Isa isa_of(const DeviceInfo& device) {
     const Expected<Isa> isa = parse_isa(device.arch);
     return isa ? *isa : Isa::generic;
   }

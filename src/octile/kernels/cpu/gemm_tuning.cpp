@@ -170,7 +170,9 @@ double predict_gemm_us(const Engine& engine, const Machine& machine, const Probl
   // Partial sums are loaded and stored once a pass: about two cycles for 16 of them.
   const double steps_per_pass = static_cast<double>(std::min(config.block_k, plan.padded_k)) / static_cast<double>(kStepK);
   const double spills = plan.passes() > 1 ? rows * 4.0 / steps_per_pass : 0.0;
-  const double blocks = static_cast<double>(plan.padded_k / kStepK * (round_up(problem.n, kPanelColumns) / kPanelColumns));
+  const std::int64_t all_panels = round_up(problem.n, kPanelColumns) / kPanelColumns;
+  const std::int64_t steps = plan.padded_k / kStepK;
+  const double blocks = static_cast<double>(all_panels * steps);
   const double cycles =
       blocks * static_cast<double>(row_units.parts) * (engine.decode_cycles * decodings + products + spills);
 
