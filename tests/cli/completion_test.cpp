@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <regex>
 #include <set>
 
@@ -100,6 +101,29 @@ TEST_F(CompletionTest, ForEveryCommandBashOffersWhatItsHelpNames) {
       EXPECT_THAT(offers, testing::Contains(word)) << command.back();
     }
   }
+}
+
+// bash is on every machine that builds this; these two need not be.
+TEST_F(CompletionTest, ZshParsesItsScript) {
+  if (std::system("command -v zsh > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "zsh is not installed";
+  }
+  const std::string script = write("_octile", run({"completion", "zsh"}).out);
+  EXPECT_EQ(std::system(format("zsh -n '{}'", script).c_str()), 0);
+}
+
+TEST_F(CompletionTest, FishOffersCommandsAndOptions) {
+  if (std::system("command -v fish > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "fish is not installed";
+  }
+  const std::string script = write("octile.fish", run({"completion", "fish"}).out);
+  const std::string offers = path("offers");
+  EXPECT_EQ(std::system(format("HOME='{0}' fish --no-config -c \"source '{1}'; complete -C 'octile table m'; complete -C "
+                               "'octile tune --th'; complete -C 'octile bench --model qwen3-8'\" > '{2}' 2>&1",
+                               folder_, script, offers)
+                            .c_str()),
+            0);
+  EXPECT_THAT(read_file(offers), testing::AllOf(HasSubstr("merge\t"), HasSubstr("--thorough\t"), HasSubstr("qwen3-8b\t")));
 }
 
 TEST(Completion, TextOfOptionsCannotBreakAScript) {

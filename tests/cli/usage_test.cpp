@@ -169,8 +169,9 @@ TEST_F(UsageTest, AWrongEnvironmentVariableIsStatusTwoBeforeAnyWork) {
   }
 }
 
-TEST_F(UsageTest, HelpDoesNotNeedARightEnvironment) {
+TEST_F(UsageTest, HelpAndCompletionDoNotNeedARightEnvironment) {
   EXPECT_EQ(run({"--help"}, {.environment = {{"OCTILE_LOG_LEVEL", "loud"}}}).status, 0);
+  EXPECT_EQ(run({"completion", "bash"}, {.environment = {{"OCTILE_LOG_LEVEL", "loud"}}}).status, 0);
 }
 
 TEST_F(UsageTest, AnEmptyEnvironmentVariableCountsAsUnset) {

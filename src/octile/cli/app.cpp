@@ -105,6 +105,7 @@ struct AllArgs {
   EnvArgs env;
   CompletionArgs completion;
   std::string command_line;
+  bool reads_environment = true;  // Whether a wrong environment variable must stop the command.
 };
 
 void add_devices(CLI::App& app, AllArgs& args, Action& action) {
@@ -288,6 +289,8 @@ void add_completion(CLI::App& app, AllArgs& args, Action& action) {
       "  zsh:  octile completion zsh > ~/.zfunc/_octile   (a directory of $fpath)\n"
       "  fish: octile completion fish > ~/.config/fish/completions/octile.fish");
   command->callback([&] {
+    // A shell that starts with a wrong variable set still gets its completion.
+    args.reads_environment = false;
     action = [&] {
       const auto written = write_stdout(completion_script(describe(app), args.completion.shell));
       return written ? kDone : fail(written.error());
@@ -431,8 +434,10 @@ int run_app(int argc, char** argv) {
   if (!action) {
     return no_command(names, "");
   }
-  if (auto checked = env::check_all(); !checked) {
-    return fail(checked.error());
+  if (args.reads_environment) {
+    if (auto checked = env::check_all(); !checked) {
+      return fail(checked.error());
+    }
   }
   return action();
 }
