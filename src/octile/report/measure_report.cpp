@@ -53,7 +53,7 @@ std::string tune_text(const TuneSummary& summary) {
     unmeasured += point.status == PointStatus::no_budget ? 1 : 0;
     std::string note = point.reason;
     if (point.undecided) {
-      note = note.empty() ? "undecided" : "undecided: " + note;
+      note = note.empty() ? "undecided" : format("undecided: {}", note);
     }
     if (point.resumed) {
       note += note.empty() ? "from the journal" : ", from the journal";
