@@ -52,7 +52,7 @@ class MainJobTest : public CommandTest {
 };
 
 TEST_F(MainJobTest, TuneBenchVerifyExplain) {
-  const RunResult tuned = run(on_small_weight({"tune", "--m", "1,5", "--time-budget", "60s"}));
+  const RunResult tuned = run(on_small_weight({"tune", "--m", "1,5"}));
   ASSERT_EQ(tuned.status, 0) << tuned.err;
   EXPECT_THAT(tuned.out, testing::AllOf(HasSubstr("baseline us"), HasSubstr("wrote " + path("tables"))));
   // Progress is on stderr, as plain lines, since no terminal is there.
