@@ -53,6 +53,8 @@ class Backend {
   virtual DeviceKind kind() const noexcept = 0;
   // The devices present. Cheap after the first call.
   virtual std::vector<DeviceInfo> devices() const = 0;
+  // Why devices() is empty; "" where it is not.
+  virtual std::string no_device_reason() const { return {}; }
   // Every family of this kind of device, available here or not: ours first, vendors last.
   virtual std::span<const KernelFamily* const> families() const noexcept = 0;
   virtual std::vector<VendorStatus> vendors(const DeviceInfo& device) const = 0;

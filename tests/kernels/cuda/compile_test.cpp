@@ -231,7 +231,7 @@ TEST(CompileArch, AddsTheSuffixWhereAnArchitectureHasInstructionsOfItsOwn) {
   EXPECT_EQ(compile_arch("sm_120"), "sm_120");
 }
 
-TEST(DeviceSources, EachIncludesOnlyEmbeddedOnesAndHasAHashOfItsOwn) {
+TEST(EmbeddedSources, EachIncludesOnlyEmbeddedOnesAndHasAHashOfItsOwn) {
   std::vector<std::string> hashes;
   ASSERT_FALSE(device_sources().empty());
   for (const DeviceSource& source : device_sources()) {

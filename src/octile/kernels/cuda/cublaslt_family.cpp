@@ -13,6 +13,7 @@
 #include "octile/kernels/cuda/cuda_module.h"
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
+#include "octile/kernels/cuda/warmup.h"
 #include "octile/quant/quantize.h"
 
 #include <algorithm>
@@ -361,6 +362,13 @@ class CublasLtFamily final : public KernelFamily {
     }
     if (max_m < 1) {
       return make_error(ErrorCode::invalid_argument, "cublaslt: prepare for {} rows: want at least 1", max_m);
+    }
+    if (CompileRecorder* recorder = CompileRecorder::active()) {
+      auto kernel = std::make_unique<CublasLtKernel>(LtDevice{nullptr, &recorder->context(), nullptr}, problem, max_m);
+      if (auto noted = kernel->load(); !noted) {
+        return noted.error();
+      }
+      return std::unique_ptr<Kernel>(std::move(kernel));
     }
     auto lt = open(device);
     if (!lt) {

@@ -3,6 +3,7 @@
 #include "octile/kernels/cuda/cuda_module.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/cuda/warmup.h"
 
 #include <utility>
 
@@ -77,6 +78,10 @@ Expected<LoadedKernel> compile_and_load(const DeviceContext& context, CompileReq
                                         unsigned max_dynamic_shared_bytes) {
   if (request.arch.empty()) {
     request.arch = compile_arch(context.info.arch);
+  }
+  if (CompileRecorder* recorder = CompileRecorder::active()) {
+    recorder->note(std::move(request));
+    return LoadedKernel(context, nullptr);
   }
   auto compiled = compile(request);
   if (!compiled) {

@@ -3,6 +3,7 @@
 #include "octile/kernels/cuda/driver.h"
 
 #include "octile/kernels/cuda/function_table.h"
+#include "octile/kernels/cuda/warmup.h"
 
 #include <algorithm>
 #include <array>
@@ -205,6 +206,9 @@ Expected<std::unique_ptr<DeviceContext>> open_device(const Driver& driver, int i
 }
 
 Expected<const DeviceContext*> device_context(int index) {
+  if (const CompileRecorder* recorder = CompileRecorder::active()) {
+    return &recorder->context();
+  }
   auto opened = driver();
   if (!opened) {
     return opened.error();

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiling ahead of serving: every kernel that a set of choices needs, for a device that need not be here.
+#pragma once
+
+#include "octile/kernels/cuda/compile.h"
+#include "octile/kernels/cuda/driver.h"
+#include "octile/kernels/family.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace octile::cuda {
+
+// One choice of a table, or a family's heuristic config. Families of other backends need nothing compiled.
+struct WarmupItem {
+  const KernelFamily* family = nullptr;
+  Problem problem;
+  TileConfig config;
+};
+
+struct WarmupResult {
+  int kernels = 0;              // Distinct ones that the items need.
+  int compiled = 0;             // Of these, not yet in the cache.
+  int exported = 0;             // Written to the export directory.
+  std::vector<Error> failures;  // Items that are illegal on the device, kernels that do not compile.
+};
+
+// Compiles into the cache, and where `export_directory` is not empty writes every cubin there, which a machine without NVRTC
+// names in OCTILE_CUBIN_PATH. Needs NVRTC, no GPU.
+WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items, const std::string& export_directory);
+
+// While it lives, KernelFamily::prepare() on this thread compiles and loads nothing: device_context() gives a context that
+// stands for `device`, and compile_and_load() notes what it was asked for. A kernel prepared so must not be run.
+class CompileRecorder {
+ public:
+  explicit CompileRecorder(const DeviceInfo& device);
+  ~CompileRecorder();
+  CompileRecorder(const CompileRecorder&) = delete;
+  CompileRecorder& operator=(const CompileRecorder&) = delete;
+  // The one of this thread, or nullptr.
+  static CompileRecorder* active() noexcept;
+
+  const DeviceContext& context() const noexcept { return context_; }
+  void note(CompileRequest request) { requests_.push_back(std::move(request)); }
+  const std::vector<CompileRequest>& requests() const noexcept { return requests_; }
+
+ private:
+  DeviceContext context_;
+  std::vector<CompileRequest> requests_;
+  CompileRecorder* outer_;
+};
+
+}  // namespace octile::cuda
