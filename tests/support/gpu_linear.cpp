@@ -133,20 +133,28 @@ bool DeviceLinear::run(const Kernel& kernel) {
     }
     workspace_ = std::move(*allocated);
   }
-  const std::vector<unsigned char> poison(static_cast<std::size_t>(std::max(workspace_->bytes(), y_->bytes())), kPoison);
+  const std::vector<unsigned char> poison(static_cast<std::size_t>(workspace_->bytes()), kPoison);
   if (auto done = backend_.upload(device_, workspace_->data(), poison.data(), workspace_->bytes()); !done) {
     return fail(done.error());
   }
-  if (auto done = backend_.upload(device_, y_->data(), poison.data(), static_cast<std::int64_t>(host_y_.size())); !done) {
-    return fail(done.error());
+  if (!poison_output()) {
+    return false;
   }
   if (auto done = kernel.run(*weight_, arguments()); !done) {
     return fail(done.error());
   }
-  if (auto done = backend_.download(device_, host_y_.data(), y_->data(), static_cast<std::int64_t>(host_y_.size())); !done) {
-    return fail(done.error());
-  }
-  return true;
+  return download_output();
+}
+
+bool DeviceLinear::poison_output() {
+  std::fill(host_y_.begin(), host_y_.end(), kPoison);
+  const auto done = backend_.upload(device_, y_->data(), host_y_.data(), static_cast<std::int64_t>(host_y_.size()));
+  return done ? true : fail(done.error());
+}
+
+bool DeviceLinear::download_output() {
+  const auto done = backend_.download(device_, host_y_.data(), y_->data(), static_cast<std::int64_t>(host_y_.size()));
+  return done ? true : fail(done.error());
 }
 
 std::string DeviceLinear::verdict() const {

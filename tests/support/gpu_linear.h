@@ -35,6 +35,9 @@ class DeviceLinear {
   Problem problem() const;
   // Poisons y and the workspace with NaN, runs, downloads y. False after a failure of the test.
   bool run(const Kernel& kernel);
+  // The steps of run() around the kernel, for callers that launch it themselves.
+  bool poison_output();
+  bool download_output();
   // The bytes of y with its padding and guards, as downloaded.
   const std::vector<unsigned char>& bytes() const noexcept { return host_y_; }
   // "" where the result is within tolerance of the reference and no guard was touched; else what is wrong.

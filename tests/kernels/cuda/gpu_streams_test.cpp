@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs, streams and devices on real GPUs: what an engine does with a linear.
+#include "octile/kernels/cuda/cublaslt_family.h"
+#include "octile/kernels/cuda/cuda_backend.h"
+#include "octile/kernels/cuda/cuda_weight.h"
+#include "support/gpu_linear.h"
+#include "support/random.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace octile::cuda {
+namespace {
+
+using test::DeviceLinear;
+using test::LinearCase;
+
+class GpuStreams : public testing::Test {
+ protected:
+  void SetUp() override {
+    devices_ = cuda_backend().devices();
+    std::erase_if(devices_, [](const DeviceInfo& device) { return !cublaslt_family().available(device); });
+    if (devices_.empty()) {
+      GTEST_SKIP() << "no GPU that cuBLASLt's row-wise mode serves: " << no_device_reason();
+    }
+    auto context = device_context(devices_.front().index);
+    ASSERT_TRUE(context) << context.error().message;
+    context_ = *context;
+    driver_ = context_->driver;
+  }
+
+  std::vector<DeviceInfo> devices_;
+  const DeviceContext* context_ = nullptr;
+  const Driver* driver_ = nullptr;
+};
+
+// One linear captured into a graph, with what it takes to look at its result.
+struct Captured {
+  std::unique_ptr<DeviceLinear> linear;
+  std::unique_ptr<Kernel> kernel;
+  std::vector<unsigned char> wanted;  // y as run() without a graph leaves it.
+  CUgraphExec exec = nullptr;
+};
+
+TEST_F(GpuStreams, TwoGraphsFromOneStreamReplayOnTwoAndOneSurvivesTheOther) {
+  SCOPED_TRACE(test::seed_text());
+  const CurrentContext current(*context_);
+  CUstream streams[2] = {};
+  for (CUstream& stream : streams) {
+    ASSERT_EQ(driver_->stream_create(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+  Captured captured[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const LinearCase linear_case = {.m = 8, .n = 1024 + 512 * static_cast<std::int64_t>(i), .k = 2048};
+    Captured& one = captured[i];
+    one.linear = std::make_unique<DeviceLinear>(cuda_backend(), devices_.front(), linear_case, kRowMajor);
+    ASSERT_TRUE(one.linear->ready());
+    auto kernel = cublaslt_family().prepare(devices_.front(), one.linear->problem(), {}, linear_case.m);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    one.kernel = std::move(*kernel);
+    ASSERT_TRUE(one.linear->run(*one.kernel));
+    ASSERT_EQ(one.linear->verdict(), "");
+    one.wanted = one.linear->bytes();
+    // Both on the first stream. Global mode: after prepare() run() must do nothing that a capture forbids.
+    ASSERT_EQ(driver_->stream_begin_capture(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    const auto ran = one.kernel->run(one.linear->weight(), one.linear->arguments(streams[0]));
+    CUgraph graph = nullptr;
+    ASSERT_EQ(driver_->stream_end_capture(streams[0], &graph), CUDA_SUCCESS);
+    ASSERT_TRUE(ran) << ran.error().message;
+    ASSERT_EQ(driver_->graph_instantiate(&one.exec, graph, 0), CUDA_SUCCESS);
+    driver_->graph_destroy(graph);
+  }
+  const auto replay = [&](std::size_t i) {
+    ASSERT_TRUE(captured[i].linear->poison_output());
+    for (int round = 0; round < 50; ++round) {
+      ASSERT_EQ(driver_->graph_launch(captured[i].exec, streams[i]), CUDA_SUCCESS);
+    }
+  };
+  for (std::size_t i = 0; i < 2; ++i) {
+    replay(i);
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(driver_->stream_synchronize(streams[i]), CUDA_SUCCESS);
+    ASSERT_TRUE(captured[i].linear->download_output());
+    EXPECT_EQ(captured[i].linear->bytes(), captured[i].wanted) << "graph " << i;
+  }
+  driver_->graph_exec_destroy(captured[0].exec);
+  captured[0].kernel.reset();
+  captured[0].linear.reset();
+  replay(1);
+  ASSERT_EQ(driver_->stream_synchronize(streams[1]), CUDA_SUCCESS);
+  ASSERT_TRUE(captured[1].linear->download_output());
+  EXPECT_EQ(captured[1].linear->bytes(), captured[1].wanted);
+  driver_->graph_exec_destroy(captured[1].exec);
+  for (CUstream stream : streams) {
+    driver_->stream_destroy(stream);
+  }
+}
+
+TEST_F(GpuStreams, AWeightOnDeviceOneRunsThereWhileDeviceZeroIsCurrent) {
+  if (devices_.size() < 2) {
+    GTEST_SKIP() << "one GPU alone that serves; this needs two";
+  }
+  SCOPED_TRACE(test::seed_text());
+  const CurrentContext current(*context_);
+  const LinearCase linear_case = {.m = 33, .n = 768, .k = 1024, .bias = true};
+  DeviceLinear linear(cuda_backend(), devices_[1], linear_case, kRowMajor);
+  ASSERT_TRUE(linear.ready());
+  auto kernel = cublaslt_family().prepare(devices_[1], linear.problem(), {}, linear_case.m);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  ASSERT_TRUE(linear.run(**kernel));
+  EXPECT_EQ(linear.verdict(), "");
+  CUcontext after = nullptr;
+  ASSERT_EQ(driver_->ctx_get_current(&after), CUDA_SUCCESS);
+  EXPECT_EQ(after, context_->context);
+  // The same weight under a kernel of device 0 is refused, not run.
+  auto other = cublaslt_family().prepare(devices_[0], linear.problem(), {}, linear_case.m);
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_FALSE((*other)->run(linear.weight(), linear.arguments()));
+}
+
+// x repeats 64 rows over and over, so that every block of 64 rows of y must equal the first. Rows of 8 KiB of x, 4 KiB of
+// codes and of y: their offsets pass 2^31 at rows 262144 and 524288, and 2^32 at 524288 and 1048576.
+TEST_F(GpuStreams, RowsBeyondTwoAndFourGigabytesAreRight) {
+  SCOPED_TRACE(test::seed_text());
+  constexpr std::int64_t kPeriod = 64;
+  const std::int64_t m = (std::int64_t{1} << 20) + 2 * kPeriod;
+  const std::int64_t n = 2048;
+  const std::int64_t k = 4096;
+  if (devices_.front().memory_bytes < (std::int64_t{40} << 30)) {
+    GTEST_SKIP() << "needs about 20 GiB of device memory";
+  }
+  const LinearCase linear_case = {.m = kPeriod, .n = n, .k = k};
+  DeviceLinear linear(cuda_backend(), devices_.front(), linear_case, kRowMajor);
+  ASSERT_TRUE(linear.ready());
+  auto kernel = cublaslt_family().prepare(devices_.front(), linear.problem(), {}, m);
+  ASSERT_TRUE(kernel) << kernel.error().message;
+  auto x = allocate_device(*context_, m * k * 2);
+  auto y = allocate_device(*context_, m * n * 2);
+  auto workspace = allocate_device(*context_, (*kernel)->workspace_bytes(m));
+  ASSERT_TRUE(x && y && workspace);
+  const CurrentContext current(*context_);
+  LaunchArgs args = linear.arguments();
+  const std::int64_t block_bytes = kPeriod * k * 2;
+  for (std::int64_t filled = 0; filled < m * k * 2;) {
+    const std::int64_t bytes = filled == 0 ? block_bytes : std::min(filled, m * k * 2 - filled);
+    const CUdeviceptr source = filled == 0 ? to_device_pointer(args.activation.x.data) : (*x)->pointer();
+    ASSERT_EQ(driver_->memcpy_dtod_async((*x)->pointer() + static_cast<CUdeviceptr>(filled), source,
+                                         static_cast<std::size_t>(bytes), nullptr),
+              CUDA_SUCCESS);
+    filled += bytes;
+  }
+  ASSERT_TRUE(fill_bytes(*context_, (*y)->pointer(), 0xFF, m * n * 2));
+  args.activation.x.data = (*x)->data();
+  args.activation.x.rows = args.y.rows = m;
+  args.y.data = (*y)->data();
+  args.workspace = (*workspace)->data();
+  args.workspace_bytes = (*workspace)->bytes();
+  const auto ran = (*kernel)->run(linear.weight(), args);
+  ASSERT_TRUE(ran) << ran.error().message;
+
+  // The small run is held against the reference; blocks of the large one against the large one's first, which has the bits
+  // of the small one's rows.
+  ASSERT_TRUE(linear.run(**kernel));
+  EXPECT_EQ(linear.verdict(), "");
+  const auto block_at = [&](std::int64_t row) {
+    std::vector<unsigned char> block(static_cast<std::size_t>(kPeriod * n * 2));
+    EXPECT_TRUE(download_bytes(*context_, block.data(), (*y)->pointer() + static_cast<CUdeviceptr>(row * n * 2),
+                               static_cast<std::int64_t>(block.size())));
+    return block;
+  };
+  const std::vector<unsigned char> first = block_at(0);
+  EXPECT_NE(std::search(linear.bytes().begin(), linear.bytes().end(), first.begin(), first.end()), linear.bytes().end());
+  for (const std::int64_t boundary : {std::int64_t{1} << 18, std::int64_t{1} << 19, std::int64_t{1} << 20}) {
+    EXPECT_EQ(block_at(boundary - kPeriod), first) << boundary;
+    EXPECT_EQ(block_at(boundary), first) << boundary;
+  }
+  EXPECT_EQ(block_at(m - kPeriod), first);
+}
+
+}  // namespace
+}  // namespace octile::cuda
