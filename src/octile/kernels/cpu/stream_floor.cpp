@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -42,7 +43,7 @@ template <bool prefetch>
 __attribute__((target("avx512f"))) std::uint64_t xor_avx512(const unsigned char* data, std::int64_t bytes) noexcept {
   __m512i sums[4] = {};
   for (const unsigned char* end = data + bytes; data != end; data += kBlockBytes) {
-    for (int i = 0; i < 4; ++i) {
+    for (std::ptrdiff_t i = 0; i < 4; ++i) {
       if constexpr (prefetch) {
         _mm_prefetch(data + kPrefetchBytes + i * 64, _MM_HINT_T0);
       }
@@ -58,7 +59,7 @@ template <bool prefetch>
 __attribute__((target("avx2"))) std::uint64_t xor_avx2(const unsigned char* data, std::int64_t bytes) noexcept {
   __m256i sums[4] = {};
   for (const unsigned char* end = data + bytes; data != end; data += kBlockBytes) {
-    for (int i = 0; i < 8; ++i) {
+    for (std::ptrdiff_t i = 0; i < 8; ++i) {
       if (prefetch && i % 2 == 0) {
         _mm_prefetch(data + kPrefetchBytes + i * 32, _MM_HINT_T0);
       }
@@ -77,7 +78,7 @@ template <bool prefetch>
 std::uint64_t xor_sse2(const unsigned char* data, std::int64_t bytes) noexcept {
   __m128i sums[4] = {};
   for (const unsigned char* end = data + bytes; data != end; data += kBlockBytes) {
-    for (int i = 0; i < 16; ++i) {
+    for (std::ptrdiff_t i = 0; i < 16; ++i) {
       if (prefetch && i % 4 == 0) {
         _mm_prefetch(data + kPrefetchBytes + i * 16, _MM_HINT_T0);
       }
