@@ -21,7 +21,7 @@ struct JsonLimits {
   std::int64_t max_bytes = kMaxJsonBytes;
   int max_depth = 32;                   // Of arrays and objects within each other.
   std::size_t max_key_bytes = 4096;     // Of one key.
-  std::int64_t max_values = 1'000'000;  // Values in all, so that memory stays bounded (about 100 MB) whatever the text.
+  std::int64_t max_values = 1'000'000;  // Values in all, so that memory stays bounded (150 MB at most) whatever the text.
 };
 
 // A key that an object holds twice. `parent` is the JSON pointer of the object ("" for the outermost, "/entries/3").

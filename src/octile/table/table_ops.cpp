@@ -113,7 +113,7 @@ void diff_values(const std::string& what, const std::map<std::string, std::strin
     const std::string left_value = value_in(left, name);
     const std::string right_value = value_in(right, name);
     if (left_value != right_value) {
-      differences.push_back({what + " " + name, left_value, right_value, false});
+      differences.push_back({format("{} {}", what, name), left_value, right_value, false});
     }
   }
 }
