@@ -234,13 +234,16 @@ TEST_P(CpuGemm, AppliesEachRowsAndColumnsOwnScaleExactly) {
 }
 
 TEST_P(CpuGemm, ScalesThenAddsTheBiasWithoutFusingTheTwo) {
-  // acc = 3 * 448, sw = 1 / 3 rounded, sx = 1: (acc * sw) rounds; adding the bias to the unrounded product would differ.
-  LinearOperands operands = LinearOperands::of_rows({448.0F}, 1, 40, 1, DType::bf16);
+  // Neither product is exact, and the bias is the negative of the rounded one: a fused multiply-add would leave the error of
+  // the second product in place of 0.
+  const float x = 301.0F;
+  const float scale_x = x / 448.0F;
+  LinearOperands operands = LinearOperands::of_rows({x}, 1, 40, 1, DType::fp32);
   std::ranges::fill(operands.codes_w, std::uint8_t{0x44});  // 3
   operands.bias = std::vector<float>(40);
   for (std::size_t i = 0; i < 40; ++i) {
     operands.scales_w[i] = 0.1F + static_cast<float>(i) * 0.0137F;
-    const float product = (1344.0F * operands.scales_w[i]) * 1.0F;
+    const float product = (448.0F * 3.0F * operands.scales_w[i]) * scale_x;
     operands.bias[i] = -product;
   }
   RunOptions options;
