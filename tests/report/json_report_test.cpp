@@ -190,6 +190,32 @@ TEST(MeasureReport, TuneTextListsWhatDidNotFitTheBudgetAndWhatFailed) {
   EXPECT_THAT(text, testing::HasSubstr("wrote /tables/a.octile.json"));
 }
 
+TEST(MeasureReport, TuneTextSortsPointsThatWereAddedInBetween) {
+  TuneSummary summary;
+  for (const auto& [shape, m] : {std::pair{"qkv", 1}, {"qkv", 16}, {"o", 1}, {"o", 16}, {"qkv", 4}, {"o", 2}}) {
+    TunePoint point;
+    point.shape.name = shape;
+    point.m = m;
+    point.undecided = m == 4;
+    point.reason = m == 4 ? "no winner after 10 rounds" : "";
+    summary.points.push_back(point);
+  }
+  std::istringstream text(tune_text(summary));
+  std::vector<std::string> order;
+  for (std::string line; std::getline(text, line) && !line.empty();) {
+    std::istringstream words(line);
+    std::string shape;
+    std::string n;
+    std::string k;
+    std::string m;
+    words >> shape >> n >> k >> m;
+    order.push_back(shape + m);
+  }
+  order.erase(order.begin(), order.begin() + 2);
+  EXPECT_THAT(order, testing::ElementsAre("qkv1", "qkv4", "qkv16", "o1", "o2", "o16"));
+  EXPECT_THAT(tune_text(summary), testing::HasSubstr("\nqkv M=4: no winner after 10 rounds\n"));
+}
+
 TEST(MeasureReport, VerifyTextKeepsFindingsAndAdviceApart) {
   VerifyResult result;
   result.findings = {{"a.json", "[1, 4]", "wrong", "relative error 1"}};

@@ -7,7 +7,7 @@
 #include "octile/report/text_table.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 namespace octile {
 namespace {
@@ -30,6 +30,24 @@ std::string lines(const std::vector<std::string>& sentences, const char* prefix)
   return text;
 }
 
+// Shape by shape in the order of the request, M ascending: points that were added in between are sorted in.
+std::vector<const TunePoint*> in_reading_order(const std::vector<TunePoint>& points) {
+  std::vector<std::string> shapes;
+  std::vector<const TunePoint*> ordered;
+  for (const TunePoint& point : points) {
+    ordered.push_back(&point);
+    if (std::find(shapes.begin(), shapes.end(), point.shape.name) == shapes.end()) {
+      shapes.push_back(point.shape.name);
+    }
+  }
+  const auto rank = [&](const TunePoint* point) {
+    return std::pair(std::find(shapes.begin(), shapes.end(), point->shape.name), point->m);
+  };
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [&](const TunePoint* a, const TunePoint* b) { return rank(a) < rank(b); });
+  return ordered;
+}
+
 }  // namespace
 
 std::string tune_text(const TuneSummary& summary) {
@@ -49,21 +67,23 @@ std::string tune_text(const TuneSummary& summary) {
                    {"note"}},
                   {}};
   std::int64_t unmeasured = 0;
-  for (const TunePoint& point : summary.points) {
-    unmeasured += point.status == PointStatus::no_budget ? 1 : 0;
-    std::string note = point.reason;
-    if (point.undecided) {
-      note = note.empty() ? "undecided" : format("undecided: {}", note);
-    }
-    if (point.resumed) {
+  std::vector<std::string> reasons;
+  for (const TunePoint* point : in_reading_order(summary.points)) {
+    unmeasured += point->status == PointStatus::no_budget ? 1 : 0;
+    std::string note = point->undecided ? "undecided" : "";
+    if (point->resumed) {
       note += note.empty() ? "from the journal" : ", from the journal";
     }
-    table.rows.push_back({point.shape.name, format("{}", point.shape.n), format("{}", point.shape.k), format("{}", point.m),
-                          to_string(point.status), point.kernel, format_us(measured(point.us)),
-                          format_us(measured(point.baseline_us)),
-                          ratio_with_interval(point.ratio, point.ratio_lo, point.ratio_hi), note});
+    if (!point->reason.empty()) {
+      reasons.push_back(format("{} M={}: {}", point->shape.name, point->m, point->reason));
+    }
+    table.rows.push_back({point->shape.name, format("{}", point->shape.n), format("{}", point->shape.k),
+                          format("{}", point->m), to_string(point->status), point->kernel, format_us(measured(point->us)),
+                          format_us(measured(point->baseline_us)),
+                          ratio_with_interval(point->ratio, point->ratio_lo, point->ratio_hi), note});
   }
   text += table.to_string() + "\n";
+  text += lines(reasons, "");
   if (!summary.failed.empty()) {
     text += format("{} candidates were left out because they failed:\n", summary.failed.size());
     for (const FailedCandidate& candidate : summary.failed) {
