@@ -4,42 +4,21 @@
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
 #include "octile/core/format.h"
-#include "octile/kernels/backend.h"
 #include "octile/kernels/cuda/cuda_backend.h"
+#include "octile/kernels/describe.h"
 #include "octile/report/json_report.h"
 #include "octile/report/text_report.h"
 
+#include <octile/octile.hpp>
+
 namespace octile::cli {
-namespace {
-
-DeviceReport describe(const Backend& backend, const DeviceInfo& device) {
-  DeviceReport report{device.id, device.name, to_string(device.kind), device.arch, {}, backend.vendors(device)};
-  for (const KernelFamily* family : backend.families()) {
-    // Vendors are listed by library; their families add nothing.
-    if (family->is_vendor()) {
-      continue;
-    }
-    const auto available = family->available(device);
-    report.families.push_back(
-        {std::string(family->name()), available.has_value(), available ? std::string() : available.error().message});
-  }
-  return report;
-}
-
-}  // namespace
 
 int run_devices(const DevicesArgs& args) {
-  std::vector<DeviceReport> reports;
-  for (const Backend* backend : backends()) {
-    for (const DeviceInfo& device : backend->devices()) {
-      reports.push_back(describe(*backend, device));
-    }
-  }
-  std::string text = devices_text(reports);
+  std::string text = devices_text(describe_devices());
   if (const std::string reason = cuda::no_device_reason(); !reason.empty()) {
     text += format("\nno CUDA device: {}\n", reason);
   }
-  const auto written = write_result(text, args.json, [&] { return devices_json(reports); });
+  const auto written = write_result(text, args.json, [&] { return indented_json(devices_json()); });
   return written ? kDone : fail(written.error());
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explanations and devices to JSON, and the two public functions that print them on one line.
-#include "octile/linear/json.h"
-
-#include "octile/kernels/backend.h"
+// Explanations and devices as JSON on one line, with the fields of docs/guide.md, "Machine-readable output", in their order.
+#include "octile/kernels/describe.h"
 
 #include <octile/octile.hpp>
 
@@ -24,8 +22,8 @@ Json parsed(const std::string& text) {
 
 }  // namespace
 
-Json explanation_value(const Explanation& explanation) {
-  return {
+std::string to_json(const Explanation& explanation) {
+  return on_one_line({
       {"device_name", explanation.device_name},
       {"n", explanation.n},
       {"k", explanation.k},
@@ -39,44 +37,30 @@ Json explanation_value(const Explanation& explanation) {
       {"measured", parsed(explanation.measured)},
       {"stale", explanation.stale},
       {"bytes", explanation.bytes},
-  };
+  });
 }
 
-Json devices_value() {
+std::string devices_json() {
   Json list = Json::array();
-  for (const Backend* backend : backends()) {
-    for (const DeviceInfo& device : backend->devices()) {
-      Json families = Json::array();
-      for (const KernelFamily* family : backend->families()) {
-        if (family->is_vendor()) {
-          continue;  // Vendors are listed by library.
-        }
-        const auto available = family->available(device);
-        families.push_back({{"name", family->name()},
-                            {"available", available.has_value()},
-                            {"reason", available ? std::string() : available.error().message}});
-      }
-      Json vendors = Json::array();
-      for (const VendorStatus& vendor : backend->vendors(device)) {
-        vendors.push_back({{"name", vendor.name},
-                           {"version", vendor.version},
-                           {"available", vendor.available},
-                           {"reason", vendor.reason}});
-      }
-      list.push_back({{"id", device.id},
-                      {"device_name", device.name},
-                      {"kind", to_string(device.kind)},
-                      {"arch", device.arch},
-                      {"families", std::move(families)},
-                      {"vendors", std::move(vendors)}});
+  for (const DeviceReport& device : describe_devices()) {
+    Json families = Json::array();
+    for (const FamilyReport& family : device.families) {
+      families.push_back({{"name", family.name}, {"available", family.available}, {"reason", family.reason}});
     }
+    Json vendors = Json::array();
+    for (const VendorStatus& vendor : device.vendors) {
+      vendors.push_back(
+          {{"name", vendor.name}, {"version", vendor.version}, {"available", vendor.available}, {"reason", vendor.reason}});
+    }
+    list.push_back({{"id", device.id},
+                    {"device_name", device.device_name},
+                    {"kind", device.kind},
+                    {"arch", device.arch},
+                    {"families", std::move(families)},
+                    {"vendors", std::move(vendors)}});
   }
-  return list;
+  return on_one_line(list);
 }
-
-std::string to_json(const Explanation& explanation) { return on_one_line(explanation_value(explanation)); }
-
-std::string devices_json() { return on_one_line(devices_value()); }
 
 const char* version() noexcept { return OCTILE_VERSION; }
 

@@ -74,27 +74,7 @@ Json result_json(const BenchResult& result) {
 
 }  // namespace
 
-std::string devices_json(std::span<const DeviceReport> devices) {
-  Json list = Json::array();
-  for (const DeviceReport& device : devices) {
-    Json families = Json::array();
-    for (const FamilyReport& family : device.families) {
-      families.push_back({{"name", family.name}, {"available", family.available}, {"reason", family.reason}});
-    }
-    Json vendors = Json::array();
-    for (const VendorStatus& vendor : device.vendors) {
-      vendors.push_back(
-          {{"name", vendor.name}, {"version", vendor.version}, {"available", vendor.available}, {"reason", vendor.reason}});
-    }
-    list.push_back({{"id", device.id},
-                    {"device_name", device.device_name},
-                    {"kind", device.kind},
-                    {"arch", device.arch},
-                    {"families", std::move(families)},
-                    {"vendors", std::move(vendors)}});
-  }
-  return dump(list);
-}
+std::string indented_json(const std::string& json) { return dump(embedded(json)); }
 
 std::string env_json(std::span<const VariableReport> variables) {
   Json list = Json::array();
@@ -111,7 +91,7 @@ std::string env_json(std::span<const VariableReport> variables) {
   return dump(list);
 }
 
-std::string explanation_json(const Explanation& explanation) { return dump(embedded(to_json(explanation))); }
+std::string explanation_json(const Explanation& explanation) { return indented_json(to_json(explanation)); }
 
 std::string explanations_json(std::span<const Explanation> explanations) {
   Json list = Json::array();

@@ -5,7 +5,6 @@
 
 #include <octile/linear.hpp>
 
-#include "octile/kernels/backend.h"
 #include "octile/table/finding.h"
 #include "octile/tune/bench.h"
 
@@ -16,21 +15,8 @@
 
 namespace octile {
 
-// One device, as `octile devices` shows it.
-struct FamilyReport {
-  std::string name;
-  bool available = false;
-  std::string reason;  // Why not; empty where available.
-};
-struct DeviceReport {
-  std::string id;
-  std::string device_name;
-  std::string kind;
-  std::string arch;
-  std::vector<FamilyReport> families;
-  std::vector<VendorStatus> vendors;
-};
-std::string devices_json(std::span<const DeviceReport> devices);
+// JSON that the library gives on one line (devices_json()), on lines of its own.
+std::string indented_json(const std::string& json);
 
 // One environment variable, as `octile env` shows it.
 struct VariableReport {

@@ -4,6 +4,7 @@
 
 #include <octile/linear.hpp>
 
+#include "octile/kernels/describe.h"
 #include "octile/report/json_report.h"
 #include "octile/tune/bench.h"
 #include "octile/tune/tune.h"
