@@ -9,7 +9,7 @@ target_compile_options(octile_options INTERFACE
 target_compile_options(octile_options INTERFACE -ffp-contract=off)
 if(OCTILE_SANITIZE)
   target_compile_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE} -fno-omit-frame-pointer)
-  if(OCTILE_SANITIZE STREQUAL "undefined")
+  if(OCTILE_SANITIZE MATCHES "undefined")
     target_compile_options(octile_options INTERFACE -fno-sanitize-recover=all)
   endif()
   target_link_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE})
