@@ -5,7 +5,10 @@ include(CMakePackageConfigHelpers)
 
 # Of everything that is linked in, only Octile's public names leave the library.
 set(octile_version_script ${CMAKE_CURRENT_SOURCE_DIR}/cmake/octile.map)
-target_link_options(octile PRIVATE "LINKER:--version-script=${octile_version_script}" "$<$<NOT:$<BOOL:${OCTILE_SANITIZE}>>:LINKER:-z,defs>")
+if(NOT OCTILE_SANITIZE)  # A sanitizer's run-time lives in the program.
+  set(octile_no_undefined LINKER:-z,defs)
+endif()
+target_link_options(octile PRIVATE "LINKER:--version-script=${octile_version_script}" ${octile_no_undefined})
 set_target_properties(octile PROPERTIES LINK_DEPENDS ${octile_version_script})
 target_compile_features(octile INTERFACE cxx_std_17)
 
