@@ -75,13 +75,18 @@ void read_all(std::array<std::pair<int, std::string*>, 2> streams, std::chrono::
 
 // In the child: connects the streams and becomes the command.
 [[noreturn]] void become_command(const Invocation& options, int out, int err, char* const* argv, char* const* environment) {
-  const int null = ::open("/dev/null", O_RDONLY);
-  ::dup2(null, STDIN_FILENO);
+  const auto connect = [](const char* device, int flags, int descriptor) {
+    const int opened = ::open(device, flags);
+    if (opened < 0 || ::dup2(opened, descriptor) < 0) {
+      ::_exit(125);
+    }
+  };
+  connect("/dev/null", O_RDONLY, STDIN_FILENO);
   ::dup2(err, STDERR_FILENO);
   if (options.standard_output == Stdout::closed) {
     ::close(STDOUT_FILENO);
   } else if (options.standard_output == Stdout::full_device) {
-    ::dup2(::open("/dev/full", O_WRONLY), STDOUT_FILENO);
+    connect("/dev/full", O_WRONLY, STDOUT_FILENO);
   } else {
     ::dup2(out, STDOUT_FILENO);
   }
@@ -129,6 +134,7 @@ RunResult CommandTest::run(const std::vector<std::string>& arguments, const Invo
   }
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> result;
+    result.reserve(texts.size() + 1);
     for (std::string& text : texts) {
       result.push_back(text.data());
     }

@@ -26,14 +26,14 @@ namespace {
 // What the chosen command does once everything is parsed.
 using Action = std::function<int()>;
 
-// An option whose text `parse` turns into a value; its error becomes the option's.
-template <class T, class Parse>
-CLI::Option* add_parsed(CLI::App& command, const char* name, T& target, const char* type, const char* description,
-                        Parse parse) {
+// An option whose text `parse` turns into a value; its error becomes the option's. `parse` is a template argument so that
+// the callback fits into a std::function without allocating.
+template <auto parse, class T>
+CLI::Option* add_parsed(CLI::App& command, const char* name, T& target, const char* type, const char* description) {
   return command
       .add_option_function<std::string>(
           name,
-          [&target, name, parse](const std::string& text) {
+          [&target, name](const std::string& text) {
             auto value = parse(text);
             if (!value) {
               throw CLI::ValidationError(name, value.error().message);
@@ -42,6 +42,12 @@ CLI::Option* add_parsed(CLI::App& command, const char* name, T& target, const ch
           },
           description)
       ->type_name(type);
+}
+
+Expected<std::int64_t> parse_dimension(std::string_view text) { return parse_positive(text, kMaxDimension); }
+Expected<std::int64_t> parse_ranks(std::string_view text) { return parse_positive(text, kMaxTensorParallel); }
+Expected<std::int64_t> parse_seed(std::string_view text) {
+  return parse_positive(text, std::numeric_limits<std::int64_t>::max());
 }
 
 void add_json(CLI::App& command, JsonTarget& target, const char* what) {
@@ -56,17 +62,15 @@ void add_json(CLI::App& command, JsonTarget& target, const char* what) {
 }
 
 void add_shape(CLI::App& command, ShapeArgs& args) {
-  const auto dimension = [](const std::string& text) { return parse_positive(text, kMaxDimension); };
   command.add_option("--model", args.model, "A preset (qwen3-8b, ...) or the path of a Hugging Face config.json")
       ->type_name("MODEL");
-  add_parsed(command, "--tp", args.tp, "T", "Tensor parallelism: the linears of one of T ranks (default 1)",
-             [](const std::string& text) { return parse_positive(text, kMaxTensorParallel); });
-  add_parsed(command, "--n", args.n, "N", "In place of --model: output channels of one weight", dimension);
-  add_parsed(command, "--k", args.k, "K", "In place of --model: reduction length of one weight", dimension);
+  add_parsed<parse_ranks>(command, "--tp", args.tp, "T", "Tensor parallelism: the linears of one of T ranks (default 1)");
+  add_parsed<parse_dimension>(command, "--n", args.n, "N", "In place of --model: output channels of one weight");
+  add_parsed<parse_dimension>(command, "--k", args.k, "K", "In place of --model: reduction length of one weight");
 }
 
 void add_m_list(CLI::App& command, std::vector<std::int64_t>& m_list, const char* description, bool required) {
-  add_parsed(command, "--m", m_list, "LIST", description, parse_m_list)->required(required);
+  add_parsed<parse_m_list>(command, "--m", m_list, "LIST", description)->required(required);
 }
 
 void add_device(CLI::App& command, std::string& device) {
@@ -77,10 +81,9 @@ void add_device(CLI::App& command, std::string& device) {
 void add_measuring(CLI::App& command, MeasureArgs& args) {
   add_shape(command, args.shape);
   add_device(command, args.device);
-  add_parsed(command, "--time-budget", args.time_budget_s, "TIME",
-             "Stop after this long: 90, 90s, 2m, 1h (default: no limit)", parse_budget_s);
-  add_parsed(command, "--seed", args.seed, "SEED", "Seed of the random data (default: fresh every run)",
-             [](const std::string& text) { return parse_positive(text, std::numeric_limits<std::int64_t>::max()); });
+  add_parsed<parse_budget_s>(command, "--time-budget", args.time_budget_s, "TIME",
+                             "Stop after this long: 90, 90s, 2m, 1h (default: no limit)");
+  add_parsed<parse_seed>(command, "--seed", args.seed, "SEED", "Seed of the random data (default: fresh every run)");
 }
 
 void add_search_path(CLI::App& command, std::string& tables) {

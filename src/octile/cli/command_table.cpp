@@ -41,9 +41,9 @@ std::string path_in(const std::string& directory, const TileTable& table) {
 }
 
 std::string show_text(const TileTable& table) {
-  std::string text = table.file + "\n";
+  std::string text;
   for (const auto& [name, value] : describe_table(table)) {
-    text += format("  {}: {}\n", name, value);
+    text += format("{}: {}\n", name, value);
   }
   TextTable rows;
   for (const std::string& title : show_titles()) {

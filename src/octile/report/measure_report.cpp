@@ -7,6 +7,7 @@
 #include "octile/report/text_table.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace octile {
@@ -214,7 +215,12 @@ std::string verify_text(const VerifyResult& result) {
                    {"baseline us", Align::right},
                    {"baseline/entry"}},
                   {}};
-  for (const VerifiedEntry& entry : result.entries) {
+  // By weight, then by M; the run takes them in the order that its budget likes.
+  std::vector<VerifiedEntry> entries = result.entries;
+  std::stable_sort(entries.begin(), entries.end(), [](const VerifiedEntry& a, const VerifiedEntry& b) {
+    return std::tie(a.n, a.k, a.file, a.m) < std::tie(b.n, b.k, b.file, b.m);
+  });
+  for (const VerifiedEntry& entry : entries) {
     table.rows.push_back({format("{}", entry.n), format("{}", entry.k), entry.key, format("{}", entry.m), entry.kernel,
                           format("{:.2e}", entry.rel_error), format_us(measured(entry.us)),
                           format_us(measured(entry.baseline_us)),
