@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front over CMake. `make run` does the main job, `make test` runs every test; both install what is missing first.
-.PHONY: help setup build run test test-python bench lint format install clean
+.PHONY: help setup build command run test test-python bench lint format install clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -31,7 +31,12 @@ build: setup
 	@cmake --preset $(PRESET) --log-level=NOTICE
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-run: build
+# The command and what it loads, without the tests.
+command: setup
+	@cmake --preset $(PRESET) --log-level=NOTICE
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target octile_cli octile_onednn octile
+
+run: command
 	$(OCTILE) tune --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION)
 	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION) --json $(REPORT)
 	@echo "wrote $(REPORT)"
@@ -42,7 +47,7 @@ test: build
 test-python: build
 	@ctest --preset $(PRESET) -L python
 
-bench: build
+bench: command
 	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) $(TABLES_OPTION)
 
 lint:

@@ -30,11 +30,13 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<long> allocations{0};
+#ifndef OCTILE_TEST_SANITIZED
 void count_allocation() {
   if (counting.load(std::memory_order_relaxed)) {
     allocations.fetch_add(1, std::memory_order_relaxed);
   }
 }
+#endif
 }  // namespace
 
 #ifndef OCTILE_TEST_SANITIZED
