@@ -32,7 +32,7 @@ int main() {
     bf16_to_fp16[i] = octile::float_to_fp16(bf16[i]);
     fp16_to_bf16[i] = octile::float_to_bf16(fp16[i]);
   }
-  const bool ok = write_all(e4m3) && write_all(bf16) && write_all(fp16) && write_all(bf16_to_e4m3) && write_all(fp16_to_e4m3) &&
-                  write_all(bf16_to_fp16) && write_all(fp16_to_bf16) && std::fflush(stdout) == 0;
+  const bool ok = write_all(e4m3) && write_all(bf16) && write_all(fp16) && write_all(bf16_to_e4m3) &&
+                  write_all(fp16_to_e4m3) && write_all(bf16_to_fp16) && write_all(fp16_to_bf16) && std::fflush(stdout) == 0;
   return ok ? 0 : 1;
 }

@@ -91,7 +91,8 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     const bool is_new = !field.heuristic || space.empty() || space.front().family != field.heuristic->family;
     nominees.push_back(nominate(std::move(space), is_new, best_us, limits));
   }
-  // Vendors come last in the backend's list and first here: their kernels need no compilation, so they cost the least to try.
+  // Vendors come last in the backend's list and first here: their kernels need no compilation, so they cost the least to
+  // try.
   std::reverse(nominees.begin(), nominees.end());
   // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it.
   for (std::size_t rank = 0; rank < limits.challengers; ++rank) {

@@ -43,7 +43,8 @@ class CudaBackend final : public Backend {
   std::string no_device_reason() const override { return octile::cuda::no_device_reason(); }
 
   std::span<const KernelFamily* const> families() const noexcept override {
-    static const std::array<const KernelFamily*, 3> kFamilies = {&hopper_decode_family(), &ada_mma_family(), &cublaslt_family()};
+    static const std::array<const KernelFamily*, 3> kFamilies = {&hopper_decode_family(), &ada_mma_family(),
+                                                                 &cublaslt_family()};
     return kFamilies;
   }
 
