@@ -16,15 +16,16 @@ int main(void) {
   static uint8_t codes[N * K];
   static uint16_t x[M * K]; /* bf16 */
   static float scales[N], y[M * N];
-  octile_weight_source source = {.struct_size = sizeof source, .n = N, .k = K, .codes = codes, .scales = scales, .scale_count = N};
+  octile_weight_source source = {
+      .struct_size = sizeof source, .n = N, .k = K, .codes = codes, .scales = scales, .scale_count = N};
   octile_weight_options options = {.struct_size = sizeof options, .out_dtype = OCTILE_FP32};
   octile_const_matrix in = {.struct_size = sizeof in, .data = x, .rows = M, .cols = K, .dtype = OCTILE_BF16};
   octile_matrix out = {.struct_size = sizeof out, .data = y, .rows = M, .cols = N, .dtype = OCTILE_FP32};
   octile_weight* weight = NULL;
   octile_linear* linear = NULL;
   char* json = NULL;
-  for (int i = 0; i < N * K; ++i) codes[i] = 0x38;  /* 1.0 in e4m3. */
-  for (int i = 0; i < M * K; ++i) x[i] = 0x4060;    /* 3.5 in bf16: every row's scale is 3.5 / 448, exactly. */
+  for (int i = 0; i < N * K; ++i) codes[i] = 0x38; /* 1.0 in e4m3. */
+  for (int i = 0; i < M * K; ++i) x[i] = 0x4060;   /* 3.5 in bf16: every row's scale is 3.5 / 448, exactly. */
   for (int i = 0; i < N; ++i) scales[i] = (float)(i + 1);
 
   if (failed("weight", octile_weight_create(&source, &options, &weight))) return 1;

@@ -8,8 +8,8 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <regex>
 #include <set>
+#include <string_view>
 
 #include <gmock/gmock.h>
 
@@ -26,9 +26,13 @@ class CompletionTest : public CommandTest {
     arguments.push_back("--help");
     const std::string help = run(arguments).out;
     std::set<std::string> words;
-    const std::regex option(R"((?:^|[ ,\n])(--[a-z][a-z-]*))");
-    for (auto it = std::sregex_iterator(help.begin(), help.end(), option); it != std::sregex_iterator(); ++it) {
-      words.insert((*it)[1]);
+    for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 1)) {
+      const std::size_t end = help.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+      const std::string word = help.substr(at, end - at);
+      const bool begins_a_word = at == 0 || std::string_view(" ,\n").find(help[at - 1]) != std::string_view::npos;
+      if (begins_a_word && word.size() > 2 && word[2] != '-') {
+        words.insert(word);
+      }
     }
     return words;
   }

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = (sum_k x[m, k] * w[n, k] * sw[n]) * sx[m] + bias[n] with mma.sync.m16n8k32 on e4m3: the family `ada_mma`.
 //
-// For sm_89 and newer, every M. A block computes a tile of BLOCK_SIZE_M tokens x BLOCK_SIZE_N channels and walks K in steps of
-// BLOCK_SIZE_K bytes through a ring of kBuffers shared-memory buffers, filled by cp.async:
+// For sm_89 and newer, every M. A block computes a tile of BLOCK_SIZE_M tokens x BLOCK_SIZE_N channels and walks K in steps
+// of BLOCK_SIZE_K bytes through a ring of kBuffers shared-memory buffers, filled by cp.async:
 //
 //        K ->                                    P = the operand with 16-row fragments, Q = the one with 8-row fragments:
-//   P [ kP rows ][ BLOCK_SIZE_K ] ---ldmatrix--> tokens are P and channels Q, or with SWAP_AB the other way round, which halves
-//   Q [ kQ rows ][ BLOCK_SIZE_K ] ---ldmatrix--> the multiplications at M <= 8.
+//   P [ kP rows ][ BLOCK_SIZE_K ] ---ldmatrix--> tokens are P and channels Q, or with SWAP_AB the other way round, which
+//   halves Q [ kQ rows ][ BLOCK_SIZE_K ] ---ldmatrix--> the multiplications at M <= 8.
 //
-// The WARPS_P x WARPS_Q x WARPS_K warps split the tile's rows, columns and, where a tile has fewer fragments than warps, each
-// step's K; the last sum goes through shared memory in the order of the K groups, so bits never depend on timing. SPLIT_K > 1
-// writes fp32 partial sums to the workspace, which octile_ada_mma_reduce adds in the order of the splits.
+// The WARPS_P x WARPS_Q x WARPS_K warps split the tile's rows, columns and, where a tile has fewer fragments than warps,
+// each step's K; the last sum goes through shared memory in the order of the K groups, so bits never depend on timing.
+// SPLIT_K > 1 writes fp32 partial sums to the workspace, which octile_ada_mma_reduce adds in the order of the splits.
 //
-// Limits: at M <= 64 memory (weights are read once; bytes in flight = buffers x tile x blocks an SM), above it the tensor cores,
-// which on sm_90 and sm_100 emulate this instruction. Rows beyond M and N are never loaded: their sums are wrong and never stored. K's tail
-// is filled with zeros by cp.async in both operands, since 0 x NaN would not be 0.
+// Limits: at M <= 64 memory (weights are read once; bytes in flight = buffers x tile x blocks an SM), above it the tensor
+// cores, which on sm_90 and sm_100 emulate this instruction. Rows beyond M and N are never loaded: their sums are wrong and
+// never stored. K's tail is filled with zeros by cp.async in both operands, since 0 x NaN would not be 0.
 //
-// Defines: BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, NUM_WARPS, NUM_STAGES (Triton's meaning), GROUP_SIZE_M, SPLIT_K, SWAP_AB,
-// WARPS_P, WARPS_Q, WARPS_K, STAGED (0/1: outputs pass through shared memory), PRECISE (0/1), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// Defines: BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, NUM_WARPS, NUM_STAGES (Triton's meaning), GROUP_SIZE_M, SPLIT_K,
+// SWAP_AB, WARPS_P, WARPS_Q, WARPS_K, STAGED (0/1: outputs pass through shared memory), PRECISE (0/1), OUT_TYPE (0 bf16, 1
+// fp16, 2 fp32).
 #include "ptx.cuh"
 
 struct AdaMmaParams {
-  const u8* x;       // e4m3 [m, k], row stride x_stride; base and stride multiples of 16 bytes.
-  const float* sx;   // [m]
-  const u8* w;       // e4m3 [n, k], row stride w_stride; base and stride multiples of 16 bytes.
-  const float* sw;   // [n]
-  const float* bias; // [n] or nullptr.
-  void* y;           // [m, n] of OUT_TYPE, row stride y_stride elements.
-  float* partials;   // SPLIT_K > 1: [SPLIT_K, m, partial_stride].
+  const u8* x;        // e4m3 [m, k], row stride x_stride; base and stride multiples of 16 bytes.
+  const float* sx;    // [m]
+  const u8* w;        // e4m3 [n, k], row stride w_stride; base and stride multiples of 16 bytes.
+  const float* sw;    // [n]
+  const float* bias;  // [n] or nullptr.
+  void* y;            // [m, n] of OUT_TYPE, row stride y_stride elements.
+  float* partials;    // SPLIT_K > 1: [SPLIT_K, m, partial_stride].
   i64 m;
   i64 n;
-  i64 k;             // Below 2^31.
+  i64 k;  // Below 2^31.
   i64 x_stride;
   i64 w_stride;
   i64 y_stride;
@@ -52,9 +53,9 @@ constexpr int kFragsP = kWarpP / 16;
 constexpr int kFragsQ = kWarpQ / 8;
 constexpr int kSegment = kSlice < 128 ? kSlice : 128;  // Bytes of K between two promotions in precise mode.
 constexpr int kSteps = kSegment / 32;
-// Unrolled code keeps more fragments in registers. Where a thread's sums leave little room beside them (of 255), which on sm_90 and sm_100 with
-// unpacked operands is soon, one K step at a time is what fits; for the largest tiles there, only the order of the precise mode,
-// which then serves both modes.
+// Unrolled code keeps more fragments in registers. Where a thread's sums leave little room beside them (of 255), which on
+// sm_90 and sm_100 with unpacked operands is soon, one K step at a time is what fits; for the largest tiles there, only the
+// order of the precise mode, which then serves both modes.
 constexpr int kSums = kFragsP * kFragsQ * 4;
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 constexpr int kRoomySums = 16;
@@ -83,13 +84,14 @@ __device__ __forceinline__ u32 swizzle(u32 row) {
   return (row >> 2) & 1;
 }
 
-// Requests bytes [k_begin, k_begin + BLOCK_SIZE_K) of kRows rows; rows from `rows_left` on are left as they are, bytes from k on
-// become zero.
+// Requests bytes [k_begin, k_begin + BLOCK_SIZE_K) of kRows rows; rows from `rows_left` on are left as they are, bytes from
+// k on become zero.
 template <int kRows>
-__device__ __forceinline__ void request_tile(u32 destination, const u8* source, i64 stride, i64 rows_left, u32 k_begin, u32 k) {
+__device__ __forceinline__ void request_tile(u32 destination, const u8* source, i64 stride, i64 rows_left, u32 k_begin,
+                                             u32 k) {
   constexpr int kChunks = BLOCK_SIZE_K / 16;
-  constexpr int kRowStep = kThreads > kChunks ? kThreads / kChunks : 1;   // Rows between two requests of a thread,
-  constexpr int kColumns = kThreads > kChunks ? 1 : kChunks / kThreads;   // and chunks of one row that are its own.
+  constexpr int kRowStep = kThreads > kChunks ? kThreads / kChunks : 1;  // Rows between two requests of a thread,
+  constexpr int kColumns = kThreads > kChunks ? 1 : kChunks / kThreads;  // and chunks of one row that are its own.
   const u32 first_row = kThreads > kChunks ? threadIdx.x / kChunks : 0;
   const u32 first_chunk = threadIdx.x % kChunks;
 #pragma unroll
@@ -157,8 +159,8 @@ __device__ __forceinline__ void multiply_fast(float (&acc)[kFragsP][kFragsQ][4],
   }
 }
 
-// The same with a fresh accumulator a segment, added to the fp32 sum: the K steps of two by two fragments run one after the other,
-// so that only those need a second accumulator and not the whole tile.
+// The same with a fresh accumulator a segment, added to the fp32 sum: the K steps of two by two fragments run one after the
+// other, so that only those need a second accumulator and not the whole tile.
 __device__ __forceinline__ void multiply_precise(float (&acc)[kFragsP][kFragsQ][4], const LaneAddresses& a) {
   constexpr int kPairP = kFragsP > 1 ? 2 : 1;
   constexpr int kPairQ = kFragsQ > 1 ? 2 : 1;
@@ -202,7 +204,8 @@ __device__ __forceinline__ void finish(const AdaMmaParams& p, i64 m, i64 n, floa
   store_outputs<OUT_TYPE, kCount>(p.y, m * p.y_stride + n, values, p.n - n, p.y_aligned != 0);
 }
 
-// The same for one block's sums: final outputs, or partial sums of this split. Rows m and channels n beyond the matrix are dropped.
+// The same for one block's sums: final outputs, or partial sums of this split. Rows m and channels n beyond the matrix are
+// dropped.
 template <int kCount>
 __device__ __forceinline__ void emit(const AdaMmaParams& p, i64 m, i64 n, float sx, const float (&sums)[kCount]) {
   if (m >= p.m || n >= p.n) return;
@@ -217,8 +220,8 @@ __device__ __forceinline__ float token_scale(const AdaMmaParams& p, i64 m) {
   return SPLIT_K == 1 && m < p.m ? load_relaxed_f32(p.sx + m) : 0.0f;
 }
 
-__device__ __forceinline__ void emit_direct(const AdaMmaParams& p, const float (&acc)[kFragsP][kFragsQ][4], u32 warp_p, u32 warp_q,
-                                            i64 m0, i64 n0) {
+__device__ __forceinline__ void emit_direct(const AdaMmaParams& p, const float (&acc)[kFragsP][kFragsQ][4], u32 warp_p,
+                                            u32 warp_q, i64 m0, i64 n0) {
   const u32 lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < kFragsP; ++i) {
@@ -235,9 +238,10 @@ __device__ __forceinline__ void emit_direct(const AdaMmaParams& p, const float (
   }
 }
 
-// Every K group writes its sums to shared memory; then the block adds them in the order of the groups, four channels a thread.
-__device__ __forceinline__ void emit_staged(const AdaMmaParams& p, const float (&acc)[kFragsP][kFragsQ][4], u32 warp_p, u32 warp_q,
-                                            u32 warp_k, i64 m0, i64 n0) {
+// Every K group writes its sums to shared memory; then the block adds them in the order of the groups, four channels a
+// thread.
+__device__ __forceinline__ void emit_staged(const AdaMmaParams& p, const float (&acc)[kFragsP][kFragsQ][4], u32 warp_p,
+                                            u32 warp_q, u32 warp_k, i64 m0, i64 n0) {
   float* stage = reinterpret_cast<float*>(ring);
   constexpr int kGroup = BLOCK_SIZE_M * kStagePitch;
   const u32 lane = threadIdx.x % 32;
@@ -255,7 +259,8 @@ __device__ __forceinline__ void emit_staged(const AdaMmaParams& p, const float (
           group[row_q * kStagePitch + row_p] = acc[i][j][half * 2];
           group[(row_q + 1) * kStagePitch + row_p] = acc[i][j][half * 2 + 1];
         } else {
-          *reinterpret_cast<float2*>(group + row_p * kStagePitch + row_q) = make_float2(acc[i][j][half * 2], acc[i][j][half * 2 + 1]);
+          *reinterpret_cast<float2*>(group + row_p * kStagePitch + row_q) =
+              make_float2(acc[i][j][half * 2], acc[i][j][half * 2 + 1]);
         }
       }
     }

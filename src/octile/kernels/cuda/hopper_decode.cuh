@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[m, n] = (sum_k x[m, k] * w[n, k] * sw[n]) * sx[m] + bias[n] with wgmma on e4m3: the family `hopper_decode`, for few tokens.
+// y[m, n] = (sum_k x[m, k] * w[n, k] * sw[n]) * sx[m] + bias[n] with wgmma on e4m3: the family `hopper_decode`, for few
+// tokens.
 //
 // In decoding a linear costs reading its weights once. So the weights are the 64-row operand, the tokens the narrow one:
 //
@@ -7,16 +8,16 @@
 //   w [ 64 channels ][ 128 B ][ 128 B ] ...   one producer thread keeps STAGES x K_CHUNKS x 128 bytes of K in flight (TMA,
 //   x [ TOKENS      ][ 128 B ][ 128 B ] ...   mbarriers), one warpgroup multiplies: 64 x TOKENS sums in registers
 //
-// The sums go to the block's own shared memory; after a cluster barrier every block adds its share of the tokens from all blocks of
-// the cluster, in the order of their ranks, through distributed shared memory: no workspace, no atomics, the same bits every time.
-// Rows beyond M and N and bytes beyond K arrive as zeros from TMA.
+// The sums go to the block's own shared memory; after a cluster barrier every block adds its share of the tokens from all
+// blocks of the cluster, in the order of their ranks, through distributed shared memory: no workspace, no atomics, the same
+// bits every time. Rows beyond M and N and bytes beyond K arrive as zeros from TMA.
 //
-// Under programmatic dependent launch the weights are requested before the wait for the kernel that makes the codes, and so are the
-// channels' scales. Limited by bytes in flight (ring x blocks an SM) and, on short linears, by the chain wait -> codes -> multiply ->
-// reduce -> store.
+// Under programmatic dependent launch the weights are requested before the wait for the kernel that makes the codes, and so
+// are the channels' scales. Limited by bytes in flight (ring x blocks an SM) and, on short linears, by the chain wait ->
+// codes -> multiply -> reduce -> store.
 //
-// Defines: TOKENS (8..128, columns of one wgmma), K_CHUNKS (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8), PRECISE (0/1:
-// sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// Defines: TOKENS (8..128, columns of one wgmma), K_CHUNKS (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8),
+// PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
 #include "wgmma.cuh"
 
 struct alignas(64) TensorMap {
@@ -30,7 +31,7 @@ struct HopperDecodeParams {
   void* y;            // [m, n] of OUT_TYPE, row stride y_stride elements.
   i64 m;
   i64 n;
-  i64 k;              // Below 2^31.
+  i64 k;  // Below 2^31.
   i64 y_stride;
   u32 y_aligned;         // 1: base and row stride of y are multiples of 4 elements.
   u32 prefetch_weights;  // 1: the weights are not written by the kernel before this one.
@@ -66,14 +67,15 @@ __device__ __forceinline__ void barrier_arrive(u32 barrier) {
 }
 __device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
   asm volatile(
-      "{\n.reg .pred done;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again_%=;\n}\n" ::"r"(
-          barrier),
+      "{\n.reg .pred done;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+      "again_%=;\n}\n" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
 __device__ __forceinline__ void request_box(u32 destination, const TensorMap& map, u32 k, u32 row, u32 barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(destination),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          destination),
       "l"(&map), "r"(k), "r"(row), "r"(barrier)
       : "memory");
 }
@@ -88,7 +90,8 @@ __device__ __forceinline__ void consumers_barrier() { asm volatile("bar.sync 1, 
 __device__ __forceinline__ float4 load_from_rank(u32 address, u32 rank) {
   float4 v;
   asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n}\n"
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, "
+      "[remote];\n}\n"
       : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
       : "r"(address), "r"(rank)
       : "memory");
@@ -116,15 +119,15 @@ __device__ __forceinline__ Work work_of(const HopperDecodeParams& p) {
 }
 
 // One thread: fills the ring. Chunks that begin beyond K are all zeros from TMA, too.
-__device__ __forceinline__ void produce(const TensorMap& map_w, const TensorMap& map_x, const HopperDecodeParams& p, const Work& work,
-                                        u32 base, u32 full, u32 empty) {
+__device__ __forceinline__ void produce(const TensorMap& map_w, const TensorMap& map_x, const HopperDecodeParams& p,
+                                        const Work& work, u32 base, u32 full, u32 empty) {
   const u32 stages = work.end - work.begin;
   const u32 ahead = min(stages, static_cast<u32>(STAGES));
   auto request_w = [&](u32 stage, u32 slot) {
 #pragma unroll
     for (u32 c = 0; c < K_CHUNKS; ++c) {
-      request_box(base + slot * kBytesStage + c * kRows * kChunkBytes, map_w, ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes,
-                  work.row, full + 8 * slot);
+      request_box(base + slot * kBytesStage + c * kRows * kChunkBytes, map_w,
+                  ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.row, full + 8 * slot);
     }
   };
   auto request_x = [&](u32 stage, u32 slot) {
@@ -134,8 +137,8 @@ __device__ __forceinline__ void produce(const TensorMap& map_w, const TensorMap&
                   ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.token, full + 8 * slot);
     }
   };
-  // With nothing to wait for, a stage's codes are requested beside its weights: behind those of the whole ring they would keep the first
-  // multiplication waiting (1.3 us for 25 stages).
+  // With nothing to wait for, a stage's codes are requested beside its weights: behind those of the whole ring they would
+  // keep the first multiplication waiting (1.3 us for 25 stages).
   const bool early = p.prefetch_weights != 0;
   if (!early) dependency_wait();
   for (u32 s = 0; s < ahead; ++s) {
@@ -180,7 +183,8 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, u32 ba
       wgmma_fence();
 #pragma unroll
       for (u32 step = 0; step < 4; ++step) {
-        wgmma(part, w + c * (kRows * kChunkBytes >> 4) + 2 * step, x + c * (TOKENS * kChunkBytes >> 4) + 2 * step, step == 0 ? 0 : 1);
+        wgmma(part, w + c * (kRows * kChunkBytes >> 4) + 2 * step, x + c * (TOKENS * kChunkBytes >> 4) + 2 * step,
+              step == 0 ? 0 : 1);
       }
       wgmma_commit();
       wgmma_wait(part);
@@ -207,7 +211,8 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, u32 ba
   }
 }
 
-// Sums to shared memory as [token][channel]; thread t of warp w holds channels 16 w + t / 4 (+ 8) of tokens 8 j + 2 (t % 4) (+ 1).
+// Sums to shared memory as [token][channel]; thread t of warp w holds channels 16 w + t / 4 (+ 8) of tokens 8 j + 2 (t % 4)
+// (+ 1).
 __device__ __forceinline__ void stage_sums(const float (&sums)[kSums], float* staged) {
   const u32 channel = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
   const u32 token = threadIdx.x % 4 * 2;
@@ -222,9 +227,11 @@ __device__ __forceinline__ void stage_sums(const float (&sums)[kSums], float* st
 }
 
 extern "C" __global__ void __launch_bounds__(kConsumers + 32, 1)
-    octile_hopper_decode(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x, const HopperDecodeParams p) {
+    octile_hopper_decode(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x,
+                         const HopperDecodeParams p) {
   const u32 base = shared_address(ring);
-  const u32 full = base + STAGES * kBytesStage;  // Behind the ring: STAGES barriers "has arrived", then STAGES "has been read".
+  const u32 full =
+      base + STAGES * kBytesStage;  // Behind the ring: STAGES barriers "has arrived", then STAGES "has been read".
   const u32 empty = full + 8 * STAGES;
   const Work work = work_of(p);
   const bool producer = threadIdx.x >= kConsumers;

@@ -2,7 +2,8 @@
 // Named wrappers of the PTX instructions that the kernels use, and the conversions NVRTC has no header for.
 //
 // Memory that an earlier kernel of a programmatic dependent launch (PDL) chain wrote is read with ld.relaxed.gpu or cp.async
-// only: a read-only load (ld.global.nc) may be hoisted by the compiler above griddepcontrol.wait, where the data is not there yet.
+// only: a read-only load (ld.global.nc) may be hoisted by the compiler above griddepcontrol.wait, where the data is not
+// there yet.
 #pragma once
 
 using u8 = unsigned char;
@@ -55,7 +56,8 @@ __device__ __forceinline__ void ldmatrix_x2(u32& r0, u32& r1, u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(address) : "memory");
 }
 
-// d[16 x 8] += a[16 x 32] . b[8 x 32]^T, e4m3 in, fp32 out. Native on sm_89 and sm_120; emulated by ptxas on sm_90 and sm_100.
+// d[16 x 8] += a[16 x 32] . b[8 x 32]^T, e4m3 in, fp32 out. Native on sm_89 and sm_120; emulated by ptxas on sm_90 and
+// sm_100.
 __device__ __forceinline__ void mma_m16n8k32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

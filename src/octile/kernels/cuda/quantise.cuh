@@ -3,21 +3,21 @@
 //
 // One block a row: each thread keeps VECTORS x 8 elements in registers, so that a row is read once; longer rows are read
 // again from L2. Limited by memory: 2 bytes in and 1 out an element at large M, at M = 1 by the latency of
-// load -> block-wide maximum -> store. The row maximum is taken over the bit patterns of |x|, whose order as integers is the order of the
-// magnitudes with infinity and NaN above every finite value, so that a maximum cannot launder a NaN.
+// load -> block-wide maximum -> store. The row maximum is taken over the bit patterns of |x|, whose order as integers is the
+// order of the magnitudes with infinity and NaN above every finite value, so that a maximum cannot launder a NaN.
 //
 // Defines: THREADS (block size), VECTORS (16-byte vectors a thread keeps), IN_TYPE (0 bf16, 1 fp16).
 #include "ptx.cuh"
 
 struct QuantiseParams {
-  const void* x;       // [m, k], row stride x_stride elements.
-  u8* codes;           // [m, codes_width], row stride codes_stride bytes.
-  float* scales;       // [m]
+  const void* x;  // [m, k], row stride x_stride elements.
+  u8* codes;      // [m, codes_width], row stride codes_stride bytes.
+  float* scales;  // [m]
   i64 k;
   i64 x_stride;
   i64 codes_stride;
-  i64 codes_width;     // >= k: bytes [k, codes_width) of a row are written as zero.
-  float floor;         // scale = min(max(amax, floor), upper_bound) / 448
+  i64 codes_width;  // >= k: bytes [k, codes_width) of a row are written as zero.
+  float floor;      // scale = min(max(amax, floor), upper_bound) / 448
   float upper_bound;
   float static_scale;  // > 0: the scale of every row.
   u32 reciprocal;      // 1: x * round(1 / scale) instead of x / scale.
@@ -54,10 +54,10 @@ __device__ __forceinline__ u32 largest_bits(const uint4& v) {
   return largest;
 }
 
-// How a row's elements become codes. The quotient x / scale is correctly rounded in all but kReciprocal: with r = round(1 / scale)
-// and q = round(x * r), one step q + r * (x - q * scale) gives the rounded quotient as long as nothing under- or overflows, which
-// holds for scales in [2^-90, 2^100] and |q| < 1024; elsewhere the division itself is used. The step turns -0 into +0, hence the sign
-// of x at the end. One branch a row chooses, since a branch an element costs more than the step.
+// How a row's elements become codes. The quotient x / scale is correctly rounded in all but kReciprocal: with r = round(1 /
+// scale) and q = round(x * r), one step q + r * (x - q * scale) gives the rounded quotient as long as nothing under- or
+// overflows, which holds for scales in [2^-90, 2^100] and |q| < 1024; elsewhere the division itself is used. The step turns
+// -0 into +0, hence the sign of x at the end. One branch a row chooses, since a branch an element costs more than the step.
 enum Way {
   kStep,         // |q| <= 448 (1 + 2^-22): the scale is the row's own.
   kStepClamped,  // Larger quotients occur, and saturate without the step, which could make a NaN of an infinity.
@@ -112,7 +112,8 @@ constexpr i64 kKept = kBetweenVectors * VECTORS;                              //
 
 // The row's codes from its kept vectors and, beyond them, from memory again.
 template <Way kWay>
-__device__ __forceinline__ void write_row(const QuantiseParams& p, const u16* row, u8* codes, const uint4 (&kept)[VECTORS], float scale) {
+__device__ __forceinline__ void write_row(const QuantiseParams& p, const u16* row, u8* codes, const uint4 (&kept)[VECTORS],
+                                          float scale) {
   const float inverse = __frcp_rn(scale);
   const i64 mine = static_cast<i64>(threadIdx.x) * kVectorElements;
   const bool aligned = p.codes_aligned != 0;
@@ -167,7 +168,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) octile_quantise(const Quan
   if (threadIdx.x == 0) p.scales[row_index] = finite ? scale : __uint_as_float(0x7FFFFFFFu);
   if (!finite) {
     for (i64 first = mine; first < p.codes_width; first += kBetweenVectors) {
-      store_codes(codes, first, p.codes_width, mask_tail(make_uint2(0x7F7F7F7Fu, 0x7F7F7F7Fu), first, p.k), p.codes_aligned != 0);
+      store_codes(codes, first, p.codes_width, mask_tail(make_uint2(0x7F7F7F7Fu, 0x7F7F7F7Fu), first, p.k),
+                  p.codes_aligned != 0);
     }
   } else if (p.reciprocal != 0) {
     write_row<kReciprocal>(p, row, codes, kept, scale);
@@ -180,8 +182,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) octile_quantise(const Quan
   }
 }
 
-// Codes whose rows do not start at multiples of 16 bytes, copied to rows that do: one block a row, a byte a thread at a time. For
-// callers with their own codes and an odd row stride; the quantiser above never needs it.
+// Codes whose rows do not start at multiples of 16 bytes, copied to rows that do: one block a row, a byte a thread at a
+// time. For callers with their own codes and an odd row stride; the quantiser above never needs it.
 struct CopyCodesParams {
   const u8* source;  // [m, k], row stride source_stride bytes.
   u8* target;        // [m, width], row stride = width; bytes [k, width) become zero.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a weight once and does nothing else: the floor that a linear in decoding cannot beat.
 //
-// sm_90 and newer: one thread a block keeps a ring of `stages` bulk copies of `chunk_bytes` in flight, which streams at 4.6 TB/s on an
-// H200; older: 16-byte loads, UNROLL in flight a thread (4.3 TB/s there). The weight is requested before the dependency wait,
-// as the kernels that are compared with it do.
+// sm_90 and newer: one thread a block keeps a ring of `stages` bulk copies of `chunk_bytes` in flight, which streams at 4.6
+// TB/s on an H200; older: 16-byte loads, UNROLL in flight a thread (4.3 TB/s there). The weight is requested before the
+// dependency wait, as the kernels that are compared with it do.
 //
 // Define: UNROLL (16-byte loads in flight a thread, below sm_90).
 #include "ptx.cuh"
 
 struct StreamFloorParams {
-  const u8* data;  // 16-byte aligned.
-  u32* sink;       // [grid]: one word a block, so that no load can be dropped.
-  i64 bytes;       // A multiple of 16.
-  u32 chunk_bytes; // A multiple of 16; stages * (chunk_bytes + 8) bytes of dynamic shared memory on sm_90.
+  const u8* data;   // 16-byte aligned.
+  u32* sink;        // [grid]: one word a block, so that no load can be dropped.
+  i64 bytes;        // A multiple of 16.
+  u32 chunk_bytes;  // A multiple of 16; stages * (chunk_bytes + 8) bytes of dynamic shared memory on sm_90.
   u32 stages;
 };
 
@@ -33,7 +33,8 @@ extern "C" __global__ void __launch_bounds__(32) octile_stream_floor(const Strea
   if (threadIdx.x != 0) return;
   const u32 ring = shared_address(stream_ring);
   const u32 barriers = ring + p.stages * p.chunk_bytes;
-  for (u32 s = 0; s < p.stages; ++s) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + 8 * s) : "memory");
+  for (u32 s = 0; s < p.stages; ++s)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers + 8 * s) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   launch_dependents();
   const i64 chunks = (p.bytes + p.chunk_bytes - 1) / p.chunk_bytes;
@@ -50,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(32) octile_stream_floor(const Strea
   for (i64 chunk = begin; chunk < end; ++chunk) {
     const u32 barrier = barriers + 8 * slot;
     asm volatile(
-        "{\n.reg .pred done;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again_%=;\n}\n" ::"r"(
-            barrier),
+        "{\n.reg .pred done;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+        "again_%=;\n}\n" ::"r"(barrier),
         "r"(phase)
         : "memory");
     u32 word;

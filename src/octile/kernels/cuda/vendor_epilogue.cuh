@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[m, n] = round(acc[m, n] + bias[n]) from the vendor's fp32 result, for what cuBLASLt cannot write itself: an fp32 bias (it
-// takes bf16 and fp16 only), N that is no multiple of 16, rows of y that do not start at multiples of 16 bytes. One rounding
-// to the output type, at the end, as the contract asks. Memory-bound: 4 bytes read and 2 written an element.
+// y[m, n] = round(acc[m, n] + bias[n]) from the vendor's fp32 result, for what cuBLASLt cannot write itself: an fp32 bias
+// (it takes bf16 and fp16 only), N that is no multiple of 16, rows of y that do not start at multiples of 16 bytes. One
+// rounding to the output type, at the end, as the contract asks. Memory-bound: 4 bytes read and 2 written an element.
 //
 // One thread an element, columns along x, rows along y in a grid-stride loop; 64-bit offsets.
 //
@@ -25,8 +25,8 @@ __device__ __forceinline__ Out round_to_out(float value) {
 }
 #endif
 
-extern "C" __global__ void octile_vendor_epilogue(const float* acc, int64 acc_stride, const float* bias, Out* y, int64 y_stride,
-                                                  int64 m, int64 n) {
+extern "C" __global__ void octile_vendor_epilogue(const float* acc, int64 acc_stride, const float* bias, Out* y,
+                                                  int64 y_stride, int64 m, int64 n) {
   const int64 col = int64(blockIdx.x) * blockDim.x + threadIdx.x;
   if (col >= n) {
     return;
