@@ -157,7 +157,7 @@ TEST_F(TableStore, AFileIsNamedOnceWhenItIsFirstUsed) {
 
 TEST_F(TableStore, OnlyRankZeroLogs) {
   const test::ScopedSystemVariable rank("RANK", "3");
-  const std::string path = directory_.write("t/" + field_name(kDevice), std::string("{\"_comment\": 1, \"1\": null}"));
+  directory_.write("t/" + field_name(kDevice), std::string("{\"_comment\": 1, \"1\": null}"));
   EXPECT_EQ(find(directory_.file("t")).findings.size(), 1U);
   EXPECT_TRUE(test::LogCapture::lines().empty());
 }

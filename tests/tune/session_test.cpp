@@ -24,7 +24,7 @@ class SessionTest : public testing::Test {
     options.worker_command = worker_command(scenario);
     options.candidate_timeout_s = timeout_s;
     Expected<std::unique_ptr<Session>> session =
-        Session::open(options, process_hooks(*backend_), measure_settings(options, 3, false));
+        Session::open(options, process_hooks(*backend_), measure_settings(options, 3));
     ASSERT_TRUE(session.has_value()) << session.error().message;
     session_ = std::move(*session);
     ASSERT_TRUE(session_->set_shape(48, 64).has_value());
@@ -105,7 +105,7 @@ TEST(Session, AWorkerThatCannotBeStartedIsAnErrorThatNamesIt) {
   RunOptions options;
   options.device = "fake";
   options.worker_command = {"/nonexistent/octile", "worker"};
-  const auto session = Session::open(options, process_hooks(backend), measure_settings(options, 3, false));
+  const auto session = Session::open(options, process_hooks(backend), measure_settings(options, 3));
   ASSERT_FALSE(session.has_value());
   EXPECT_THAT(session.error().message, HasSubstr("/nonexistent/octile"));
 }
@@ -117,7 +117,7 @@ TEST(Session, AWorkerThatEndsAtOnceOrTalksNonsenseIsAnError) {
     RunOptions options;
     options.device = "fake";
     options.worker_command = command;
-    const auto session = Session::open(options, process_hooks(backend), measure_settings(options, 3, false));
+    const auto session = Session::open(options, process_hooks(backend), measure_settings(options, 3));
     ASSERT_FALSE(session.has_value()) << command[0];
     EXPECT_THAT(session.error().message, HasSubstr("worker process")) << command[0];
   }

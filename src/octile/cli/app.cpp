@@ -117,6 +117,14 @@ void add_devices(CLI::App& app, AllArgs& args, Action& action) {
   command->callback([&] { action = [&] { return run_devices(args.devices); }; });
 }
 
+void add_scope(CLI::App& command, std::string& scope) {
+  command
+      .add_option("--scope", scope,
+                  "linear (default): quantisation of the activations included on both sides; gemm: the product alone")
+      ->type_name("{linear,gemm}")
+      ->check(CLI::IsMember({"linear", "gemm"}).description(""));
+}
+
 void add_tune(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("tune", "Measure which kernel is fastest for each M, prove it, write tables");
   add_measuring(*command, args.tune.measure);
@@ -124,6 +132,7 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
              false);
   command->add_option("--tables", args.tune.measure.tables, "Directory to write to (default: the user's own tables)")
       ->type_name("DIR");
+  add_scope(*command, args.tune.measure.scope);
   command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
   command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
   command->footer(
@@ -142,11 +151,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_m_list(*command, args.bench.measure.m_list,
              "Numbers of tokens, as 1,4,16 (default on a CPU: powers of two up to 1024)", false);
   add_search_path(*command, args.bench.measure.tables);
-  command
-      ->add_option("--scope", args.bench.scope,
-                   "linear (default): quantisation of the activations included on both sides; gemm: the product alone")
-      ->type_name("{linear,gemm}")
-      ->check(CLI::IsMember({"linear", "gemm"}).description(""));
+  add_scope(*command, args.bench.measure.scope);
   add_json(*command, args.bench.measure.json, "the rows");
   command->add_option("--csv", args.bench.csv, "Also write the rows as CSV")->type_name("FILE");
   command

@@ -30,8 +30,9 @@ struct MeasureArgs {
   std::string device = "cpu";
   std::string tables;
   std::vector<std::int64_t> m_list;  // Empty: the device's default.
-  double time_budget_s = 0;          // 0: none.
-  std::uint64_t seed = 0;            // 0: fresh.
+  std::string scope = "linear";
+  double time_budget_s = 0;  // 0: none.
+  std::uint64_t seed = 0;    // 0: fresh.
   JsonTarget json;
 };
 
@@ -43,7 +44,6 @@ struct TuneArgs {
 
 struct BenchArgs {
   MeasureArgs measure;
-  std::string scope = "linear";
   std::string csv;     // Empty: none.
   std::string record;  // bench/results/<device_name>/<record>.json; empty: none.
 };

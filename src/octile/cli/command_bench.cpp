@@ -54,7 +54,6 @@ int run_bench(const BenchArgs& args, const std::string& command_line) {
   options.shapes = *std::move(shapes);
   fill_options(args.measure, command_line, options);
   options.m_list = args.measure.m_list;
-  options.scope = args.scope;
 
   const auto result = [&] {
     Progress progress;

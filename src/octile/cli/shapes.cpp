@@ -39,6 +39,7 @@ void fill_options(const MeasureArgs& args, const std::string& command_line, RunO
   options.tables = args.tables;
   options.time_budget_s = args.time_budget_s;
   options.seed = args.seed;
+  options.scope = args.scope;
   options.command_line = command_line;
 }
 

@@ -22,6 +22,10 @@ using LogSink = void (*)(LogLevel level, std::string_view message);
 LogSink set_log_sink(LogSink sink);
 
 template <class... Args>
+void log_debug(fmt::format_string<Args...> text, Args&&... args) {
+  log_message(LogLevel::debug, detail::vformat(fmt::string_view(text), fmt::make_format_args(args...)));
+}
+template <class... Args>
 void log_info(fmt::format_string<Args...> text, Args&&... args) {
   log_message(LogLevel::info, detail::vformat(fmt::string_view(text), fmt::make_format_args(args...)));
 }

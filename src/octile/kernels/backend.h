@@ -47,6 +47,13 @@ struct BareVendor {
   std::unique_ptr<Kernel> kernel;
 };
 
+// One choice of a table, or a candidate of the tuner.
+struct WarmupItem {
+  const KernelFamily* family = nullptr;
+  Problem problem;
+  TileConfig config;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -78,6 +85,11 @@ class Backend {
                                 std::int64_t bytes) const = 0;
   virtual Expected<void> download(const DeviceInfo& device, void* destination, const void* source,
                                   std::int64_t bytes) const = 0;
+  // Sets `bytes` bytes of device memory to `value`.
+  virtual Expected<void> fill(const DeviceInfo& device, void* destination, std::uint8_t value, std::int64_t bytes) const;
+  // Compiles what prepare() of these items would compile, on all cores, so that it need not: an attempt, whose failures show
+  // in prepare(). Nothing on a device that needs no compiler.
+  virtual void compile_ahead(const DeviceInfo& device, std::span<const WarmupItem> items) const;
   virtual Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                                  std::vector<TimedCall> calls) const = 0;
 };

@@ -28,9 +28,6 @@ const PackedWeight* packed_in_layout(const Fp8Weight::Impl& weight, std::string_
 // What Fp8Weight::create() does once the device is known.
 Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options);
 
-// What Fp8Weight::create() does once the device is known.
-Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options);
-
 // The kill switch. Errors: a value that is no boolean.
 Expected<bool> tuning_enabled();
 

@@ -11,7 +11,6 @@
 #include "octile/tune/contest.h"
 #include "octile/tune/random_data.h"
 #include "octile/tune/run_hooks.h"
-#include "octile/tune/samples.h"
 #include "octile/tune/sweep.h"
 
 #include <algorithm>
@@ -49,8 +48,7 @@ class Bench {
       return std::move(ready).error();
     }
     const std::uint64_t seed = options_.seed != 0 ? options_.seed : fresh_seed();
-    Expected<std::unique_ptr<Session>> session =
-        Session::open(options_, hooks_, measure_settings(options_, seed, options_.scope == "gemm"));
+    Expected<std::unique_ptr<Session>> session = Session::open(options_, hooks_, measure_settings(options_, seed));
     if (!session) {
       return std::move(session).error();
     }
@@ -77,9 +75,6 @@ class Bench {
     }
     if (!valid) {
       return valid;
-    }
-    if (options_.scope != "linear" && options_.scope != "gemm") {
-      return make_error(ErrorCode::invalid_argument, "scope: wanted \"linear\" or \"gemm\", got \"{}\"", options_.scope);
     }
     Expected<Device> device = hooks_.find_device(options_.device);
     if (!device) {
@@ -117,8 +112,10 @@ class Bench {
     result_.kernel_source_hash = combined_source_hash(*device_.backend, device_.info);
     result_.date = utc_now();
     result_.protocol =
-        "interleaved passes over baseline, choice, vendor and floor, forward and backward in turn; each sample >= 4 ms on "
-        "cold copies of the weight in rotation; median per lane, 95 % interval of the paired ratio by signed ranks "
+        "interleaved passes over baseline, choice, vendor and floor, forward and backward in turn; each sample >= 4 ms (on "
+        "a GPU "
+        "1.5 ms) on cold copies of the weight in rotation; median per lane, 95 % interval of the paired ratio by signed "
+        "ranks "
         "(Student's t "
         "below 6 passes)";
     return {};
@@ -135,7 +132,8 @@ class Bench {
     const double chosen_us = estimate_us(row.chosen, row);
     // The bare vendor takes about as long as the baseline, the floor is nothing beside them.
     const double first_s = (2 * baseline_us + chosen_us) * 1e-6 + 4 * check_s_ + (packed_[row.shape] ? 0.0 : pack_s_);
-    const double pass_s = 2 * sample_s(baseline_us) + sample_s(chosen_us) + sample_s(0);
+    const Sampling sampling(device_.info.kind);
+    const double pass_s = 2 * sampling.seconds(baseline_us) + sampling.seconds(chosen_us) + sampling.seconds(0);
     return {first_s + kFewestPasses * pass_s, first_s + kUsualPasses * pass_s};
   }
 
@@ -191,7 +189,7 @@ class Bench {
         specs.push_back(spec_of(*known));
       }
     }
-    Contest trial(*session_, row.m, std::move(specs));
+    Contest trial(*session_, Sampling(device_.info.kind), row.m, std::move(specs));
     if (Expected<void> admitted = trial.admit(); !admitted) {
       return std::move(admitted).error();
     }
@@ -229,7 +227,7 @@ class Bench {
     }
     specs[kVendor] = std::move(*vendor);
     specs[kFloor].role = CandidateSpec::Role::floor;
-    Contest contest(*session_, row.m, std::move(specs));
+    Contest contest(*session_, Sampling(device_.info.kind), row.m, std::move(specs));
     if (Expected<void> admitted = contest.admit(); !admitted) {
       return admitted;
     }

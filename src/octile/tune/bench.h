@@ -15,7 +15,6 @@ namespace octile {
 struct BenchOptions : RunOptions {
   std::vector<TuneShape> shapes;
   std::vector<std::int64_t> m_list;  // Empty: default_m_list().
-  std::string scope = "linear";      // "linear": bf16 in, quantisation on both sides; "gemm": codes in.
 };
 
 // Field names are those of `bench --json` (architecture.md, "Machine-readable output").

@@ -18,6 +18,10 @@ constexpr double kUsableShare = 0.97;
 // to M.
 constexpr double kSteepest = 1.5;
 
+// M is similar up to a factor of 4; a family that so many of its candidates were measured of has shown what it can.
+constexpr double kSimilarM = 1.4;
+constexpr int kEnoughSeen = 6;
+
 double log_distance(std::int64_t a, std::int64_t b) {
   return std::abs(std::log(static_cast<double>(a)) - std::log(static_cast<double>(b)));
 }
@@ -48,6 +52,9 @@ double CostModel::estimate_us(const std::string& family, std::int64_t n, std::in
       nearest = &o;
     }
   }
+  if (nearest == nullptr) {
+    return predicted_us;
+  }
   double scale = nearest->predicted_us > 0 && predicted_us > 0 ? predicted_us / nearest->predicted_us : 1.0;
   const double weights =
       static_cast<double>(n) * static_cast<double>(k) / (static_cast<double>(nearest->n) * static_cast<double>(nearest->k));
@@ -56,6 +63,23 @@ double CostModel::estimate_us(const std::string& family, std::int64_t n, std::in
   const double highest = kSteepest * weights * std::max(1.0, tokens);
   scale = std::clamp(scale, lowest, highest);
   return nearest->us * scale;
+}
+
+double CostModel::best_case_us(const std::string& family, std::int64_t n, std::int64_t k, std::int64_t m,
+                               double predicted_us) const {
+  const auto found = observations_.find(family);
+  if (found == observations_.end()) {
+    return 0;
+  }
+  int seen = 0;
+  double best_scale = std::numeric_limits<double>::infinity();
+  for (const Observation& o : found->second) {
+    if (o.n == n && o.k == k && o.predicted_us > 0 && log_distance(o.m, m) <= kSimilarM) {
+      ++seen;
+      best_scale = std::min(best_scale, o.us / o.predicted_us);
+    }
+  }
+  return seen < kEnoughSeen ? 0 : predicted_us * best_scale;
 }
 
 double share_of_budget(std::span<const PointCost> remaining, double left_s, double stretch) {

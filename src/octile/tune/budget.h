@@ -18,6 +18,9 @@ class CostModel {
   // Microseconds of one call: from the nearest measured M of the same weight, else of any weight, scaled by the predictions;
   // the prediction itself where nothing of the family was measured.
   double estimate_us(const std::string& family, std::int64_t n, std::int64_t k, std::int64_t m, double predicted_us) const;
+  // The least that a call may take, by the best that the family did against its own predictions at this weight and similar
+  // M; 0 where too little was measured there to tell.
+  double best_case_us(const std::string& family, std::int64_t n, std::int64_t k, std::int64_t m, double predicted_us) const;
 
  private:
   struct Observation {
@@ -36,6 +39,6 @@ struct PointCost {
 // Seconds for the first point of `remaining` when `left_s` remain for all: its usual cost (or up to `stretch` times that)
 // where everything fits, less where it does not; 0 where the time is better spent on the others, because so many cheaper
 // points still wait that this one does not fit beside them.
-double share_of_budget(std::span<const PointCost> remaining, double left_s, double stretch = 2.0);
+double share_of_budget(std::span<const PointCost> remaining, double left_s, double stretch = 3.0);
 
 }  // namespace octile

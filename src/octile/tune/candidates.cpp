@@ -91,9 +91,6 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     const bool is_new = !field.heuristic || space.empty() || space.front().family != field.heuristic->family;
     nominees.push_back(nominate(std::move(space), is_new, best_us, limits));
   }
-  // Vendors come last in the backend's list and first here: their kernels need no compilation, so they cost the least to
-  // try.
-  std::reverse(nominees.begin(), nominees.end());
   // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it.
   for (std::size_t rank = 0; rank < limits.challengers; ++rank) {
     for (std::vector<Candidate>& of_family : nominees) {
@@ -102,6 +99,8 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
       }
     }
   }
+  // A vendor's before all: they need no compilation, so that all of them cost less than one of ours may.
+  std::ranges::stable_partition(field.challengers, [](const Candidate& c) { return c.family->is_vendor(); });
   return field;
 }
 

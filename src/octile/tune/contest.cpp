@@ -3,7 +3,6 @@
 #include "octile/tune/contest.h"
 
 #include "octile/core/format.h"
-#include "octile/tune/samples.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +10,8 @@
 
 namespace octile {
 
-Contest::Contest(Session& session, std::int64_t m, std::vector<CandidateSpec> specs) : session_(session), m_(m) {
+Contest::Contest(Session& session, Sampling sampling, std::int64_t m, std::vector<CandidateSpec> specs)
+    : session_(session), sampling_(sampling), m_(m) {
   for (CandidateSpec& spec : specs) {
     lanes_.push_back({std::move(spec), {}, {}, {}});
   }
@@ -33,7 +33,7 @@ Expected<void> Contest::admit() {
     }
     fastest_us = fastest_us > 0 ? std::min(fastest_us, lane.admission.first_us) : lane.admission.first_us;
   }
-  calls_ = calls_a_sample(fastest_us);
+  calls_ = sampling_.calls(fastest_us);
   for (const ContestLane& lane : lanes_) {
     pass_s_ += lane.is_running() ? static_cast<double>(calls_) * lane.admission.first_us * 1e-6 : 0.0;
   }

@@ -5,6 +5,7 @@
 
 #include <octile/error.hpp>
 
+#include "octile/tune/samples.h"
 #include "octile/tune/session.h"
 #include "octile/tune/statistics.h"
 
@@ -25,7 +26,7 @@ struct ContestLane {
 
 class Contest {
  public:
-  Contest(Session& session, std::int64_t m, std::vector<CandidateSpec> specs);
+  Contest(Session& session, Sampling sampling, std::int64_t m, std::vector<CandidateSpec> specs);
 
   // Prepares every lane and checks its numbers. Errors are the machinery's.
   Expected<void> admit();
@@ -40,6 +41,7 @@ class Contest {
 
  private:
   Session& session_;
+  Sampling sampling_;
   std::int64_t m_;
   std::vector<ContestLane> lanes_;
   std::int64_t calls_ = 1;

@@ -72,6 +72,7 @@ struct Measurer::Operands {
   std::vector<std::int64_t> rows, columns;  // Sampled.
   std::vector<double> reference;            // Of the samples; empty until first needed.
   std::vector<std::uint8_t> first_output;   // Of the first candidate that passed, with its guards.
+  std::vector<std::uint8_t> output;         // Of the candidate that is checked; kept, since fresh pages cost more.
 };
 
 Measurer::Measurer(Device device, MeasureSettings settings)
@@ -347,11 +348,9 @@ Expected<void> Measurer::check(const Candidate& candidate, Admission& admission)
   const Backend& backend = *device_.backend;
   const DeviceInfo& info = device_.info;
   Operands& o = *operands_;
-  std::vector<std::uint8_t> output(static_cast<std::size_t>(o.y->bytes()), kPoison);
-  std::vector<std::uint8_t> workspace(static_cast<std::size_t>(o.workspace->bytes()), kPoison);
-  Expected<void> done = backend.upload(info, o.y->data(), output.data(), o.y->bytes());
+  Expected<void> done = backend.fill(info, o.y->data(), kPoison, o.y->bytes());
   if (done) {
-    done = backend.upload(info, o.workspace->data(), workspace.data(), o.workspace->bytes());
+    done = backend.fill(info, o.workspace->data(), kPoison, o.workspace->bytes());
   }
   if (!done) {
     return done;
@@ -380,16 +379,20 @@ Expected<void> Measurer::check(const Candidate& candidate, Admission& admission)
     return {};
   }
   admission.first_us = *us;
+  // What was asked for of the workspace may hold anything; only what lies behind it is looked at.
+  std::vector<std::uint8_t>& output = o.output;
+  output.resize(static_cast<std::size_t>(o.y->bytes()));
+  std::vector<std::uint8_t> behind(static_cast<std::size_t>(o.workspace->bytes() - args.workspace_bytes));
   done = backend.download(info, output.data(), o.y->data(), o.y->bytes());
   if (done) {
-    done = backend.download(info, workspace.data(), o.workspace->data(), o.workspace->bytes());
+    const auto* workspace = static_cast<const std::uint8_t*>(o.workspace->data());
+    done = backend.download(info, behind.data(), workspace + args.workspace_bytes, static_cast<std::int64_t>(behind.size()));
   }
   if (!done) {
     return done;
   }
   admission.reason = check_output(candidate, output, admission);
-  if (admission.reason.empty() && !std::all_of(workspace.begin() + args.workspace_bytes, workspace.end(),
-                                               [](std::uint8_t byte) { return byte == kPoison; })) {
+  if (admission.reason.empty() && std::ranges::any_of(behind, [](std::uint8_t byte) { return byte != kPoison; })) {
     admission.reason = format("wrote behind the {} bytes of workspace that it asked for", args.workspace_bytes);
   }
   admission.kind = admission.reason.empty() ? "" : "wrong";
@@ -452,6 +455,21 @@ Expected<Admission> Measurer::admit(int id, const CandidateSpec& spec, std::int6
   return admission;
 }
 
+void Measurer::compile_ahead(const std::vector<CompileItem>& items) const {
+  std::vector<WarmupItem> wanted;
+  for (const CompileItem& item : items) {
+    for (const KernelFamily* family : device_.backend->families()) {
+      if (family->name() == item.spec.kernel) {
+        Problem problem = problem_;
+        problem.n = item.n;
+        problem.k = item.k;
+        wanted.push_back({family, problem, item.spec.config});
+      }
+    }
+  }
+  device_.backend->compile_ahead(device_.info, wanted);
+}
+
 Expected<double> Measurer::time_us(int id, std::int64_t calls) {
   const auto found = candidates_.find(id);
   if (found == candidates_.end() || calls < 1) {
@@ -464,6 +482,10 @@ Expected<double> Measurer::time_us(int id, std::int64_t calls) {
   }
   const std::vector<std::shared_ptr<PackedWeight>>& copies = (*set)->copies;
   const auto copy_count = static_cast<std::int64_t>(copies.size());
+  if (calls >= copy_count && device_.info.kind == DeviceKind::cuda) {
+    // A sample that ends with the last copy can be repeated as it is: one graph instead of one for each place to start.
+    calls = (calls + copy_count - 1) / copy_count * copy_count;
+  }
   // A sample visits `calls` copies in turn and the next one goes on where it ended, so that no copy comes round before all
   // others did. After `groups` samples the rotation is back at its start.
   const std::int64_t groups = copy_count / std::gcd(copy_count, calls);

@@ -27,6 +27,13 @@ struct CandidateSpec {
   TileConfig config;
 };
 
+// A candidate of one weight [n, k], to be compiled ahead.
+struct CompileItem {
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  CandidateSpec spec;
+};
+
 struct MeasureSettings {
   Problem problem;               // n and k are set shape by shape.
   bool quantized_input = false;  // Scope "gemm": codes in. Otherwise bf16 rows, quantised by the call.
@@ -67,7 +74,10 @@ class Measurer {
   // numbers are wrong is not admitted. Another M than before forgets the candidates of that M. Errors are those of the
   // machinery (no memory for operands), not of the candidate.
   Expected<Admission> admit(int id, const CandidateSpec& spec, std::int64_t m, bool check, const PhaseCallback& phase);
-  // Mean microseconds of one call over `calls` calls of an admitted candidate, each on the next copies of its weight.
+  // Compiles what these candidates need, on all cores; see Backend::compile_ahead.
+  void compile_ahead(const std::vector<CompileItem>& items) const;
+  // Mean microseconds of one call over at least `calls` calls of an admitted candidate, each on the next copies of its
+  // weight.
   Expected<double> time_us(int id, std::int64_t calls);
   void forget_candidates();
 

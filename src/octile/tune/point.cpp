@@ -3,6 +3,7 @@
 #include "octile/tune/point.h"
 
 #include "octile/core/format.h"
+#include "octile/core/log.h"
 #include "octile/tune/race.h"
 #include "octile/tune/samples.h"
 
@@ -36,6 +37,26 @@ constexpr double kOverrun = 1.5;
 // A family that never worked is given up after so many of its candidates.
 constexpr int kHopelessFailures = 6;
 
+// Challengers that would take so many times what the fastest took even if they did as well against their prediction as the
+// best of their family are not tried.
+constexpr double kHopelesslySlow = 1.5;
+
+// Seconds of admitting a candidate of a family that none was admitted of.
+constexpr double kFirstCheckS = 0.05;
+
+double check_s_of(const SweepState& state, const Candidate& candidate) {
+  const auto known = state.check_s.find(std::string(candidate.family->name()));
+  return known == state.check_s.end() ? kFirstCheckS : known->second;
+}
+
+double mean_check_s(const SweepState& state) {
+  double sum_s = 0;
+  for (const auto& [family, check_s] : state.check_s) {
+    sum_s += check_s;
+  }
+  return state.check_s.empty() ? kFirstCheckS : sum_s / static_cast<double>(state.check_s.size());
+}
+
 std::size_t field_limit(bool thorough) { return thorough ? 48 : 12; }
 
 // One candidate that was admitted, under the number that the session knows it by.
@@ -47,8 +68,14 @@ struct Lane {
 
 class PointTuner {
  public:
-  PointTuner(Session& session, const Backend& backend, const Plan& plan, const PointRequest& request, SweepState& state)
-      : session_(session), backend_(backend), plan_(plan), request_(request), state_(state), start_s_(session.now_s()) {
+  PointTuner(Session& session, const Plan& plan, const PointRequest& request, SweepState& state)
+      : session_(session),
+        plan_(plan),
+        request_(request),
+        field_(*request.field),
+        state_(state),
+        sampling_(plan.device().kind),
+        start_s_(session.now_s()) {
     result_.point.shape = request.shape;
     result_.point.m = request.m;
   }
@@ -123,6 +150,9 @@ class PointTuner {
       result_.point.worked.push_back(kernel);
     }
     note_costs(candidate, *admission, session_.now_s() - before_s);
+    log_debug("{} m={}: {} takes {:.2f} us, predicted {:.2f} us, admitted in {:.3f} s", request_.shape.name, request_.m,
+              candidate.to_string(), admission->first_us, candidate.predicted_us, session_.now_s() - before_s);
+    fastest_us_ = fastest_us_ > 0 ? std::min(fastest_us_, admission->first_us) : admission->first_us;
     return std::optional<Lane>(Lane{candidate, next_id_++, std::move(*admission)});
   }
 
@@ -135,14 +165,13 @@ class PointTuner {
     if (packed_now && packed_bytes > 0) {
       state_.pack_s_per_byte = beside_call_s / packed_bytes;
     } else {
-      state_.check_s = std::max(0.7 * state_.check_s, beside_call_s);
+      state_.check_s[std::string(candidate.family->name())] = std::max(0.7 * check_s_of(state_, candidate), beside_call_s);
     }
     state_.costs.record(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
                         candidate.predicted_us, admission.first_us);
   }
 
   Expected<void> admit_incumbents() {
-    field_ = make_field(backend_, plan_, request_.m, {field_limit(request_.thorough)}, {});
     if (field_.baseline && is_left_out(*field_.baseline)) {
       result_.point.status = PointStatus::failed;
       result_.point.reason = "the baseline failed at another M of this weight and was not tried again";
@@ -186,10 +215,16 @@ class PointTuner {
     return record != state_.families.end() && record->second.admitted == 0 && record->second.failed >= kHopelessFailures;
   }
 
+  bool is_hopelessly_slow(const Candidate& candidate) const {
+    return !request_.thorough &&
+           state_.costs.best_case_us(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
+                                     candidate.predicted_us) > kHopelesslySlow * fastest_us_;
+  }
+
   // Seconds that a race of so many lanes needs to be decided at all.
   double reserve_s(int lanes) const {
     const double own_us = heuristic_ ? heuristic_->admission.first_us : baseline_->admission.first_us;
-    const double pass_s = sample_s(baseline_->admission.first_us) + (lanes - 1) * sample_s(own_us);
+    const double pass_s = sampling_.seconds(baseline_->admission.first_us) + (lanes - 1) * sampling_.seconds(own_us);
     return fewest_rounds(RaceOptions{}.error / 2, lanes - 1) * pass_s;
   }
 
@@ -216,10 +251,20 @@ class PointTuner {
         continue;
       }
       const double us = estimate_us(candidate);
-      const double needed_s = us * 1e-6 + state_.check_s + kScreeningPasses * sample_s(us);
-      const double reserved_s = kScreeningPasses * sample_s(us) * static_cast<double>(challengers_.size());
-      if (session_.ended() || spent_s() + needed_s + reserved_s > field_end_s) {
+      if (!candidate.family->is_vendor() && is_hopelessly_slow(candidate)) {
+        log_debug("{} m={}: {} is hopelessly slow", request_.shape.name, request_.m, candidate.to_string());
+        continue;
+      }
+      const double needed_s = us * 1e-6 + check_s_of(state_, candidate) + kScreeningPasses * sampling_.seconds(us);
+      const double reserved_s = kScreeningPasses * sampling_.seconds(us) * static_cast<double>(challengers_.size());
+      if (session_.ended()) {
         break;
+      }
+      // Families cost differently: what is too dear leaves room for what follows.
+      if (spent_s() + needed_s + reserved_s > field_end_s) {
+        log_debug("{} m={}: no time for {}: {:.2f} s of {:.2f} s spent, {:.2f} s reserved, {:.2f} s needed",
+                  request_.shape.name, request_.m, candidate.to_string(), spent_s(), field_end_s, reserved_s, needed_s);
+        continue;
       }
       Expected<std::optional<Lane>> lane = admit(candidate);
       if (!lane) {
@@ -250,7 +295,7 @@ class PointTuner {
       lanes.push_back(&lane);
       fastest_us = std::min(fastest_us, lane.admission.first_us);
     }
-    const std::int64_t calls = calls_a_sample(fastest_us);
+    const std::int64_t calls = sampling_.calls(fastest_us);
     std::map<int, std::vector<double>> times;
     // One challenger alone needs no second pass: it races.
     for (int pass = 0; pass < kScreeningPasses && lanes.size() > incumbents + (pass == 0 ? 0 : 1);) {
@@ -292,6 +337,8 @@ class PointTuner {
                      [&](const Lane* a, const Lane* b) { return median(times[a->id]) < median(times[b->id]); });
     for (const Lane* lane : lanes) {
       const std::vector<double>& seen = times[lane->id];
+      log_debug("{} m={}: screened {}: {:.2f} us", request_.shape.name, request_.m, lane->candidate.to_string(),
+                seen.empty() ? 0.0 : median(seen));
       if (finalists_.size() < kFinalists && !seen.empty()) {
         finalists_.push_back(*lane);
       }
@@ -340,7 +387,7 @@ class PointTuner {
     for (const Lane& lane : lanes) {
       fastest_us = std::min(fastest_us, lane.admission.first_us);
     }
-    const std::int64_t calls = calls_a_sample(fastest_us);
+    const std::int64_t calls = sampling_.calls(fastest_us);
     for (const Lane& lane : lanes) {
       pass_s += static_cast<double>(calls) * lane.admission.first_us * 1e-6;
     }
@@ -482,13 +529,14 @@ class PointTuner {
   }
 
   Session& session_;
-  const Backend& backend_;
   const Plan& plan_;
   const PointRequest& request_;
+  const Field& field_;
   SweepState& state_;
+  const Sampling sampling_;
   const double start_s_;
   PointResult result_;
-  Field field_;
+  double fastest_us_ = 0;  // First run of the fastest that was admitted.
   int next_id_ = 0;
   bool stands_in_ = false;  // The heuristic is the baseline.
   std::optional<Lane> baseline_, heuristic_, carried_;
@@ -505,39 +553,40 @@ void leave_out(SweepState& state, const TuneShape& shape, const std::string& can
   state.left_out.insert(kind == "hang" ? candidate : place_of(shape) + candidate);
 }
 
-PointOutline outline_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough) {
-  Field field = make_field(backend, plan, m, {field_limit(thorough)}, {});
-  return {std::move(field.baseline), std::move(field.heuristic), field.challengers.size()};
+Field field_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough) {
+  return make_field(backend, plan, m, {field_limit(thorough)}, {});
 }
 
-PointCost estimate_cost(const DeviceInfo& device, const PointOutline& outline, const PointRequest& request,
-                        const SweepState& state) {
+PointCost estimate_cost(const DeviceInfo& device, const PointRequest& request, const SweepState& state) {
+  const Field& field = *request.field;
+  const Sampling sampling(device.kind);
   const auto estimate = [&](const std::optional<Candidate>& candidate) {
     return candidate ? state.costs.estimate_us(std::string(candidate->family->name()), request.shape.n, request.shape.k,
                                                request.m, candidate->predicted_us)
                      : 0.0;
   };
-  const double baseline_us = estimate(outline.baseline);
-  const double own_us = estimate(outline.heuristic);
+  const double baseline_us = estimate(field.baseline);
+  const double own_us = estimate(field.heuristic);
   // A first visit packs some 3 cache sizes in each of two layouts, the baseline's being about twice as large.
   const double cache_bytes = 3.0 * static_cast<double>(std::max<std::int64_t>(device.llc_bytes, 1 << 20));
   const double weight_bytes = static_cast<double>(request.shape.n) * static_cast<double>(request.shape.k);
   const double pack_bytes = std::max(cache_bytes, 2 * weight_bytes) + std::max(cache_bytes, 4 * weight_bytes);
   const double setup_s = request.is_packed ? 0.0 : pack_bytes * state.pack_s_per_byte;
   const double both_s = (baseline_us + own_us) * 1e-6;
-  const double pair_s = sample_s(baseline_us) + sample_s(own_us);
+  const double pair_s = sampling.seconds(baseline_us) + sampling.seconds(own_us);
+  const double check_s = mean_check_s(state);
   PointCost cost;
-  cost.minimal_s = setup_s + 2 * state.check_s + both_s + fewest_rounds(RaceOptions{}.error / 2, 1) * pair_s;
-  const auto challengers = static_cast<double>(outline.challengers);
-  cost.standard_s = setup_s + (2 + challengers) * state.check_s + both_s + challengers * own_us * 1e-6 +
-                    kScreeningPasses * challengers * sample_s(own_us) + kUsualRounds * (pair_s + 2 * sample_s(own_us));
+  cost.minimal_s = setup_s + 2 * check_s + both_s + fewest_rounds(RaceOptions{}.error / 2, 1) * pair_s;
+  const auto challengers = static_cast<double>(field.challengers.size());
+  cost.standard_s = setup_s + (2 + challengers) * check_s + both_s + challengers * own_us * 1e-6 +
+                    kScreeningPasses * challengers * sampling.seconds(own_us) +
+                    kUsualRounds * (pair_s + 2 * sampling.seconds(own_us));
   cost.standard_s = std::max(cost.standard_s, cost.minimal_s);
   return cost;
 }
 
-Expected<PointResult> tune_point(Session& session, const Backend& backend, const Plan& plan, const PointRequest& request,
-                                 SweepState& state) {
-  return PointTuner(session, backend, plan, request, state).run();
+Expected<PointResult> tune_point(Session& session, const Plan& plan, const PointRequest& request, SweepState& state) {
+  return PointTuner(session, plan, request, state).run();
 }
 
 }  // namespace octile

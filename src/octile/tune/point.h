@@ -22,7 +22,8 @@ namespace octile {
 // What a sweep has learnt so far and hands from point to point.
 struct SweepState {
   CostModel costs;
-  double check_s = 0.05;           // Of admitting a candidate, beside its packing and its one call: the largest of late.
+  // By family: seconds of admitting a candidate, beside its packing and its one call: the largest of late.
+  std::map<std::string, double> check_s;
   double pack_s_per_byte = 5e-9;   // Of packing a weight; a first guess, replaced by what is seen.
   std::set<std::string> left_out;  // Candidate::to_string() behind "n k ": crashed or wrong there; behind "": hung.
   struct FamilyRecord {
@@ -42,21 +43,17 @@ void leave_out(SweepState& state, const TuneShape& shape, const std::string& can
 struct PointRequest {
   TuneShape shape;
   std::int64_t m = 0;
-  double quota_s = 0;  // Seconds this point may take.
+  const Field* field = nullptr;  // Who stands for election.
+  double quota_s = 0;            // Seconds this point may take.
   bool thorough = false;
   bool is_packed = false;            // Some copies of this weight are packed already.
   std::optional<Candidate> carried;  // What won at the next smaller M of this weight.
 };
 
-// Who would run at a point: all that its cost depends on, and the same throughout a sweep.
-struct PointOutline {
-  std::optional<Candidate> baseline, heuristic;
-  std::size_t challengers = 0;
-};
-PointOutline outline_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough);
+// Who stands for election at a point: the same throughout a sweep.
+Field field_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough);
 // What the point is expected to take, by what the sweep has seen so far.
-PointCost estimate_cost(const DeviceInfo& device, const PointOutline& outline, const PointRequest& request,
-                        const SweepState& state);
+PointCost estimate_cost(const DeviceInfo& device, const PointRequest& request, const SweepState& state);
 
 struct PointResult {
   TunePoint point;
@@ -65,7 +62,6 @@ struct PointResult {
 };
 
 // Errors: of the machinery, not of candidates. A run that ends within leaves status no_budget.
-Expected<PointResult> tune_point(Session& session, const Backend& backend, const Plan& plan, const PointRequest& request,
-                                 SweepState& state);
+Expected<PointResult> tune_point(Session& session, const Plan& plan, const PointRequest& request, SweepState& state);
 
 }  // namespace octile

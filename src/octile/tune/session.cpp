@@ -22,14 +22,14 @@ constexpr double kHardOverrun = 1.06;
 
 }  // namespace
 
-MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed, bool quantized_input) {
+MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed) {
   MeasureSettings settings;
   settings.problem.out_dtype = options.out_dtype;
   settings.problem.bias = options.bias;
   settings.problem.accumulate = options.accumulate;
   settings.problem.numerics = options.numerics;
   settings.problem.batch_invariant = options.batch_invariant;
-  settings.quantized_input = quantized_input;
+  settings.quantized_input = options.scope == "gemm";
   settings.seed = seed;
   return settings;
 }
@@ -158,6 +158,20 @@ Expected<std::optional<int>> Session::restore() {
     }
   }
   return std::optional<int>();
+}
+
+Expected<void> Session::compile_ahead(std::span<const CompileItem> items) {
+  json list = json::array();
+  for (const CompileItem& item : items) {
+    list.push_back({{"n", item.n}, {"k", item.k}, {"spec", to_json(item.spec)}});
+  }
+  if (!is_open_) {
+    if (Expected<void> started = start(); !started) {
+      return started;
+    }
+  }
+  ask({{"command", "compile"}, {"items", std::move(list)}});
+  return {};
 }
 
 Expected<void> Session::set_shape(std::int64_t n, std::int64_t k) {

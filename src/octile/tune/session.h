@@ -25,7 +25,7 @@
 namespace octile {
 
 // Settings of a run as the worker needs them. `device_default` accumulation is settled by the family itself.
-MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed, bool quantized_input);
+MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed);
 
 class Session {
  public:
@@ -41,6 +41,9 @@ class Session {
   int interrupted_by() const noexcept { return signals_.caught(); }
   bool ended() const { return interrupted_by() != 0 || left_s() <= 0; }
 
+  // Compiles what these need, on all cores. A worker that dies of it is replaced when it is next asked; what a candidate's
+  // compilation fails at shows when it is admitted.
+  Expected<void> compile_ahead(std::span<const CompileItem> items);
   Expected<void> set_shape(std::int64_t n, std::int64_t k);
   Expected<void> forget_candidates();
 

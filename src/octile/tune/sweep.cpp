@@ -56,6 +56,9 @@ Expected<void> check_run_options(const RunOptions& options) {
     return make_error(ErrorCode::invalid_argument, "candidate time-out: wanted seconds > 0, got {}",
                       options.candidate_timeout_s);
   }
+  if (options.scope != "linear" && options.scope != "gemm") {
+    return make_error(ErrorCode::invalid_argument, "scope: wanted \"linear\" or \"gemm\", got \"{}\"", options.scope);
+  }
   if (options.out_dtype != DType::bf16 && options.out_dtype != DType::fp16 && options.out_dtype != DType::fp32) {
     return make_error(ErrorCode::invalid_argument, "output type: wanted bf16, fp16 or fp32, got {}",
                       to_string(options.out_dtype));
@@ -117,6 +120,7 @@ HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, cons
                 {"accumulate", to_string(options.accumulate)},
                 {"numerics", to_string(options.numerics)},
                 {"batch_invariant", options.batch_invariant ? "true" : "false"},
+                {"scope", options.scope},
                 {"octile", version()}};
   for (const KernelFamily* family : backend.families()) {
     if (family->available(device)) {
@@ -129,7 +133,8 @@ HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, cons
 std::map<std::string, std::string> provenance_of_run(const Backend& backend, const DeviceInfo& device,
                                                      const RunOptions& options, const std::string& date,
                                                      const std::string& protocol) {
-  std::map<std::string, std::string> provenance{{"octile", version()}, {"date", date}, {"protocol", protocol}};
+  std::map<std::string, std::string> provenance{
+      {"octile", version()}, {"date", date}, {"protocol", protocol}, {"scope", options.scope}};
   if (!options.command_line.empty()) {
     provenance["command"] = options.command_line;
   }

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace octile {
@@ -46,7 +47,7 @@ std::vector<std::int64_t> thorough_m_list(bool is_gpu) {
 struct Pending {
   std::size_t weight = 0;  // Index into Sweep::weights_.
   std::int64_t m = 0;
-  PointOutline outline;
+  Field field;
 };
 
 // One weight of the run; shapes of equal n and k share it.
@@ -67,8 +68,8 @@ class Sweep {
     if (Expected<void> ready = set_up(); !ready) {
       return std::move(ready).error();
     }
-    Expected<std::unique_ptr<Session>> session = Session::open(
-        options_, hooks_, measure_settings(options_, options_.seed != 0 ? options_.seed : fresh_seed(), false));
+    Expected<std::unique_ptr<Session>> session =
+        Session::open(options_, hooks_, measure_settings(options_, options_.seed != 0 ? options_.seed : fresh_seed()));
     if (!session) {
       return std::move(session).error();
     }
@@ -229,7 +230,7 @@ class Sweep {
       for (std::size_t w = 0; w < weights_.size(); ++w) {
         ++total_;
         if (find_point(weights_[w], m) == nullptr) {
-          pending_.push_back({w, m, outline_of(*device_.backend, weights_[w].plan, m, options_.thorough)});
+          pending_.push_back({w, m, field_of(*device_.backend, weights_[w].plan, m, options_.thorough)});
         } else {
           ++done_;
         }
@@ -237,19 +238,57 @@ class Sweep {
     }
   }
 
+  // On a device that compiles at run time, every kernel of the fields on all cores at once, smallest M first: one at a time,
+  // between measurements, compiling would take most of a budget.
+  Expected<void> compile_ahead() {
+    constexpr std::size_t kAtOnce = 64;
+    constexpr double kShareOfBudget = 0.2;
+    if (device_.info.kind != DeviceKind::cuda) {
+      return {};
+    }
+    const double enough_s = options_.time_budget_s > 0 ? kShareOfBudget * options_.time_budget_s : HUGE_VAL;
+    std::set<std::string> known;
+    std::vector<CompileItem> items;
+    for (std::size_t i = 0; i < pending_.size() && session_->elapsed_s() < enough_s && !session_->ended(); ++i) {
+      const Field& field = pending_[i].field;
+      const auto add = [&](const Candidate& candidate) {
+        const TuneShape& shape = weights_[pending_[i].weight].shape;
+        if (known.insert(place_of(shape) + candidate.to_string()).second) {
+          CandidateSpec spec;
+          spec.kernel = candidate.family->name();
+          spec.config = candidate.config;
+          items.push_back({shape.n, shape.k, std::move(spec)});
+        }
+      };
+      for (const std::optional<Candidate>& incumbent : {field.baseline, field.heuristic}) {
+        if (incumbent) {
+          add(*incumbent);
+        }
+      }
+      std::ranges::for_each(field.challengers, add);
+      if (items.size() >= kAtOnce || i + 1 == pending_.size()) {
+        report("compiling", false);
+        if (Expected<void> done = session_->compile_ahead(items); !done) {
+          return done;
+        }
+        items.clear();
+      }
+    }
+    return {};
+  }
+
   PointRequest request_for(const Pending& pending) const {
     const Weight& weight = weights_[pending.weight];
     PointRequest request;
     request.shape = weight.shape;
     request.m = pending.m;
+    request.field = &pending.field;
     request.thorough = options_.thorough;
     request.is_packed = weight.is_packed;
     return request;
   }
 
-  PointCost cost_of(const Pending& pending) const {
-    return estimate_cost(device_.info, pending.outline, request_for(pending), state_);
-  }
+  PointCost cost_of(const Pending& pending) const { return estimate_cost(device_.info, request_for(pending), state_); }
 
   // What won at the nearest smaller M, as far as it is a kernel of its own.
   std::optional<Candidate> carried_to(const Weight& weight, std::int64_t m) const {
@@ -297,7 +336,7 @@ class Sweep {
     request.quota_s = quota_s;
     request.carried = carried_to(weight, pending.m);
     report(format("{} m={}", weight.shape.name, pending.m), false);
-    Expected<PointResult> result = tune_point(*session_, *device_.backend, weight.plan, request, state_);
+    Expected<PointResult> result = tune_point(*session_, weight.plan, request, state_);
     if (!result) {
       return std::move(result).error();
     }
@@ -347,6 +386,9 @@ class Sweep {
 
   Expected<void> sweep() {
     plan_points();
+    if (Expected<void> done = compile_ahead(); !done) {
+      return done;
+    }
     while (!pending_.empty() && !session_->ended()) {
       double quota_s = 0;
       const std::size_t i = next_point(quota_s);
@@ -368,7 +410,7 @@ class Sweep {
     for (int round = 0; round < rounds && pending_.empty() && !session_->ended(); ++round) {
       for (std::size_t w = 0; w < weights_.size(); ++w) {
         for (const std::int64_t m : border_candidates(weights_[w].points)) {
-          const Pending pending{w, m, outline_of(*device_.backend, weights_[w].plan, m, options_.thorough)};
+          const Pending pending{w, m, field_of(*device_.backend, weights_[w].plan, m, options_.thorough)};
           const PointCost cost = cost_of(pending);
           if (session_->ended() || cost.standard_s > 0.9 * session_->left_s()) {
             continue;

@@ -50,7 +50,7 @@ class Verify {
       return std::move(ready).error();
     }
     const std::uint64_t seed = options_.seed != 0 ? options_.seed : fresh_seed();
-    Expected<std::unique_ptr<Session>> session = Session::open(options_, hooks_, measure_settings(options_, seed, false));
+    Expected<std::unique_ptr<Session>> session = Session::open(options_, hooks_, measure_settings(options_, seed));
     if (!session) {
       return std::move(session).error();
     }
@@ -194,7 +194,7 @@ class Verify {
       specs.push_back({CandidateSpec::Role::family, std::string(baseline.family->name()), baseline.config});
     }
     specs.push_back({CandidateSpec::Role::family, std::string(chosen.family->name()), chosen.config});
-    Contest contest(*session_, check.m, std::move(specs));
+    Contest contest(*session_, Sampling(device_.info.kind), check.m, std::move(specs));
     if (Expected<void> admitted = contest.admit(); !admitted) {
       return admitted;
     }

@@ -52,6 +52,20 @@ json admit(const json& request, Measurer& measurer, const LineSink& sink) {
   return {{"ok", true}, {"admission", to_json(*admission)}};
 }
 
+json compile(const json& request, const Measurer& measurer, const LineSink& sink) {
+  sink(json{{"step", "compile"}}.dump());
+  std::vector<CompileItem> items;
+  for (const json& item : request.value("items", json::array())) {
+    Expected<CandidateSpec> spec = spec_from_json(item.value("spec", json()));
+    if (!spec) {
+      return failure(spec.error());
+    }
+    items.push_back({json_get(item, "n", std::int64_t{0}), json_get(item, "k", std::int64_t{0}), std::move(*spec)});
+  }
+  measurer.compile_ahead(items);
+  return {{"ok", true}};
+}
+
 // Times the candidates of "order", announcing each; stops at the first that fails.
 json time_order(const json& request, Measurer& measurer, const LineSink& sink) {
   const auto calls = json_get(request, "calls", std::int64_t{1});
@@ -107,6 +121,8 @@ void WorkerServer::serve(std::string_view line, const LineSink& sink) {
       answer = admit(*request, *measurer_, sink);
     } else if (command == "time") {
       answer = time_order(*request, *measurer_, sink);
+    } else if (command == "compile") {
+      answer = compile(*request, *measurer_, sink);
     } else if (command == "forget") {
       measurer_->forget_candidates();
       answer = {{"ok", true}};

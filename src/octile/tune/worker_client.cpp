@@ -19,8 +19,6 @@
 #include <cstring>
 #include <utility>
 
-extern char** environ;
-
 namespace octile {
 
 namespace {

@@ -106,6 +106,10 @@ class CpuBackend final : public Backend {
   Expected<void> download(const DeviceInfo&, void* destination, const void* source, std::int64_t bytes) const override {
     return copy("download", destination, source, bytes);
   }
+  Expected<void> fill(const DeviceInfo&, void* destination, std::uint8_t value, std::int64_t bytes) const override {
+    std::memset(destination, value, static_cast<std::size_t>(bytes));
+    return {};
+  }
 
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo&, std::vector<TimedCall> calls) const override {
     return make_timed_loop(std::move(calls));

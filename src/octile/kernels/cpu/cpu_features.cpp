@@ -85,8 +85,8 @@ void detect_x86(CpuFeatures& f) {
 
 CpuFeatures detect() {
   CpuFeatures f;
-  f.l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 * 1024);
-  f.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 256 * 1024);
+  f.l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, std::int64_t{32} * 1024);
+  f.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, std::int64_t{256} * 1024);
 #if defined(__x86_64__)
   detect_x86(f);
 #endif

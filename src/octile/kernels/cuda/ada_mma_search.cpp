@@ -115,7 +115,7 @@ std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem,
               tile.stages = stages;
               tile.split_k = split_k;
               tile.swap_ab = block_m == 8;
-              if (split_k > 1 && divide_up(problem.k, block_k) < 2 * split_k) {
+              if (split_k > 1 && divide_up(problem.k, block_k) < std::int64_t{2} * split_k) {
                 continue;
               }
               const double predicted = ada_predict_us(device, problem, m, tile);

@@ -7,6 +7,7 @@
 #include "octile/kernels/cuda/function_table.h"
 
 #include <map>
+#include <memory>
 #include <mutex>
 
 namespace octile::cuda {
@@ -24,7 +25,7 @@ constexpr std::uintptr_t kSomeAlignedAddress = 256;
 template <class Value>
 cublasStatus_t set(const CublasLt& api, ProductDescriptors& descriptors, cublasLtMatmulDescAttributes_t attribute,
                    const Value& value) noexcept {
-  return api.desc_set(&descriptors.operation, attribute, &value, sizeof(value));
+  return api.desc_set(&descriptors.operation, attribute, static_cast<const void*>(std::addressof(value)), sizeof(value));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "octile/kernels/cuda/hopper_decode_family.h"
 #include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/stream_floor.h"
+#include "octile/kernels/cuda/warmup.h"
 #include "octile/quant/weight_source.h"
 
 #include <array>
@@ -118,6 +119,15 @@ class CudaBackend final : public Backend {
                           std::int64_t bytes) const override {
     auto context = device_context(device.index);
     return context ? download_bytes(**context, destination, to_device_pointer(source), bytes) : context.error();
+  }
+
+  Expected<void> fill(const DeviceInfo& device, void* destination, std::uint8_t value, std::int64_t bytes) const override {
+    auto context = device_context(device.index);
+    return context ? fill_bytes(**context, to_device_pointer(destination), value, bytes) : context.error();
+  }
+
+  void compile_ahead(const DeviceInfo& device, std::span<const WarmupItem> items) const override {
+    warm_up(device, items, {});
   }
 
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,

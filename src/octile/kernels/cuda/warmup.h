@@ -2,22 +2,15 @@
 // Compiling ahead of serving: every kernel that a set of choices needs, for a device that need not be here.
 #pragma once
 
+#include "octile/kernels/backend.h"
 #include "octile/kernels/cuda/compile.h"
 #include "octile/kernels/cuda/driver.h"
-#include "octile/kernels/family.h"
 
 #include <span>
 #include <string>
 #include <vector>
 
 namespace octile::cuda {
-
-// One choice of a table, or a family's heuristic config. Families of other backends need nothing compiled.
-struct WarmupItem {
-  const KernelFamily* family = nullptr;
-  Problem problem;
-  TileConfig config;
-};
 
 struct WarmupResult {
   int kernels = 0;              // Distinct ones that the items need.
