@@ -3,6 +3,7 @@
 #include "octile/tune/session.h"
 
 #include "octile/core/format.h"
+#include "octile/core/log.h"
 #include "octile/tune/protocol.h"
 
 #include <nlohmann/json.hpp>
@@ -170,7 +171,10 @@ Expected<void> Session::compile_ahead(std::span<const CompileItem> items) {
       return started;
     }
   }
-  ask({{"command", "compile"}, {"items", std::move(list)}});
+  const WorkerReply reply = ask({{"command", "compile"}, {"items", std::move(list)}});
+  if (reply.status == WorkerReply::Status::died || reply.status == WorkerReply::Status::timed_out) {
+    log_warning("compiling ahead failed: {}; kernels are compiled one at a time", reply.reason);
+  }
   return {};
 }
 

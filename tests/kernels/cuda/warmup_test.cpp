@@ -5,6 +5,7 @@
 #include "octile/core/env.h"
 #include "octile/kernels/cuda/ada_mma_family.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
+#include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/kernels/cuda/nvrtc.h"
 
 #include <gmock/gmock.h>
@@ -65,6 +66,20 @@ TEST_F(Warmup, CompilesOnceWhatTheItemsShare) {
   const WarmupResult second = warm_up(device_, items, "");
   EXPECT_EQ(second.kernels, first.kernels);
   EXPECT_EQ(second.compiled, 0);
+}
+
+TEST_F(Warmup, EveryFamilyOfTheBackendIsRecordedWithoutADriver) {
+  for (const KernelFamily* family : cuda_backend().families()) {
+    for (const bool bias : {false, true}) {
+      SCOPED_TRACE(std::string(family->name()) + (bias ? " with a bias" : ""));
+      WarmupItem wanted = item(*family);
+      wanted.problem.bias = bias;
+      const std::vector<WarmupItem> items = {wanted};
+      const WarmupResult result = warm_up(device_, items, "");
+      ASSERT_TRUE(result.failures.empty()) << result.failures.front().message;
+      EXPECT_GE(result.kernels, 3);
+    }
+  }
 }
 
 TEST_F(Warmup, ExportsOneFileAKernelThatServeWithoutTheCache) {

@@ -12,6 +12,7 @@
 #include "octile/kernels/cuda/product_call.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
 #include "octile/kernels/cuda/tensor_map.h"
+#include "octile/kernels/cuda/warmup.h"
 #include "octile/kernels/known_devices.h"
 
 #include <array>
@@ -176,9 +177,13 @@ class HopperDecodeFamily final : public KernelFamily {
     if (!context) {
       return context.error();
     }
-    const auto encoder = find_tensor_map_encoder(*(*context)->driver);
-    if (!encoder) {
-      return encoder.error();
+    TensorMapEncoder encoder;
+    if (CompileRecorder::active() == nullptr) {  // A kernel that is only recorded has no driver to ask, and is never run.
+      const auto found = find_tensor_map_encoder(*(*context)->driver);
+      if (!found) {
+        return found.error();
+      }
+      encoder = *found;
     }
     auto quantise = QuantiseKernel::prepare(**context, problem.k);
     if (!quantise) {
@@ -193,7 +198,7 @@ class HopperDecodeFamily final : public KernelFamily {
       return product.error();
     }
     return std::unique_ptr<Kernel>(std::make_unique<HopperDecodeKernel>(**context, problem, *tile, std::move(*quantise),
-                                                                        std::move(*product), *encoder));
+                                                                        std::move(*product), encoder));
   }
 
  private:
