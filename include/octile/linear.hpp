@@ -69,6 +69,9 @@ struct LinearOptions {
   DType x_dtype = DType::bf16;  // bf16 or fp16, for the two modes that quantise.
   const void* bias = nullptr;   // [N], copied; nullptr: none.
   DType bias_dtype = DType::fp32;
+  // Without it, run() before prepare() is an error (not_prepared), also inside a graph capture, whose graph would keep a
+  // wrong kernel for life. With it, create() prepares for 64 rows, and run() before prepare() goes in chunks of 64 rows,
+  // said once.
   bool allow_capture_fallback = false;
 };
 

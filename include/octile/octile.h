@@ -94,7 +94,7 @@ typedef struct octile_linear_options {
   const void* bias;                        /* [n], copied; NULL: none. */
   int32_t x_dtype;                         /* OCTILE_BF16 (default) or OCTILE_FP16. */
   int32_t bias_dtype;                      /* OCTILE_FP32 (default), OCTILE_BF16 or OCTILE_FP16. */
-  int32_t allow_capture_fallback;          /* 0 or 1. */
+  int32_t allow_capture_fallback;          /* 1: run before prepare is no error and goes in chunks of 64 rows. */
 } octile_linear_options;
 
 /* Element (r, c) lies at data + (r * row_stride + c) * element size. row_stride >= cols; 0: cols. */

@@ -120,6 +120,21 @@ TEST_F(TableCommandsTest, ImportThenExportGivesTheSameChoices) {
   }
 }
 
+TEST_F(TableCommandsTest, ImportKeepsTheEntriesThatWereThere) {
+  const std::string low = write("low/" + std::string(kName), std::string(R"({"16": )") + kTile + "}");
+  const std::string high = write("high/" + std::string(kName), R"({"16": null, "32": null})");
+  ASSERT_EQ(run({"table", "import", low, "--out", path("own")}).status, 0);
+  const std::string own = path("own/N=64,K=64,device_name=X,dtype=fp8_w8a8_channelwise.octile.json");
+  // As if it had been measured: dated entries go before imported ones.
+  std::string text = read_file(own);
+  text.replace(text.find("\"kernel\""), 0, "\"date\":\"2026-11-29T18:00:00Z\",");
+  write("own/N=64,K=64,device_name=X,dtype=fp8_w8a8_channelwise.octile.json", text);
+  const RunResult second = run({"table", "import", high, "--out", path("own")});
+  EXPECT_EQ(second.status, 0) << second.err;
+  const RunResult shown = run({"table", "show", own});
+  EXPECT_THAT(shown.out, testing::AllOf(HasSubstr("[16, 16]"), HasSubstr("BLOCK_SIZE_M"), HasSubstr("[32, 32]")));
+}
+
 TEST_F(TableCommandsTest, MergeUnitesAndLosesNothingThatWasThere) {
   const std::string low = write("low/" + std::string(kName), std::string(R"({"16": )") + kTile + "}");
   const std::string high = write("high/" + std::string(kName), std::string(R"({"32": )") + kTile + "}");

@@ -36,6 +36,14 @@ if(EXISTS "${BUILD}/liboctile_onednn.so")
   want_file("${LIBDIR}/octile/liboctile_onednn.so")
 endif()
 
+# The binaries start where neither CUDA nor oneDNN is: those are opened at run time.
+foreach(binary "bin/octile" "${LIBDIR}/liboctile.so")
+  run("what ${binary} needs" ldd "${prefix}/${binary}")
+  if(RUN_OUTPUT MATCHES "(cuda|nvrtc|cublas|dnnl|gomp|not found)[^\n]*")
+    message(FATAL_ERROR "${binary} needs ${CMAKE_MATCH_0}")
+  endif()
+endforeach()
+
 # Each public header alone, as strictly as a user may compile.
 file(GLOB headers RELATIVE "${prefix}/include" "${prefix}/include/octile/*")
 foreach(header IN LISTS headers)

@@ -206,6 +206,38 @@ TEST_F(Linear, UnpreparedIsItsOwnErrorAndNeedsNoWorkspace) {
   EXPECT_THAT(result.error().message, HasSubstr("prepare"));
 }
 
+TEST_F(Linear, WithTheFallbackAllowedAnUnpreparedCallRunsInChunksAndSaysSoOnce) {
+  LinearOptions options;
+  options.allow_capture_fallback = true;
+  const test::LogCapture log;
+  const Fp8Linear layer = linear(options);
+  const Inputs x(150, 20);
+  GuardedOutput y(DType::bf16, 150, 33, 33);
+  Workspace workspace(layer.workspace_bytes(150));
+  ours.clear();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(layer.run(x.view(), y.view(), workspace.data(), workspace.bytes()));
+  }
+  EXPECT_THAT(ours.launches(), SizeIs(9)) << "64, 64 and 22 rows, three times";
+  EXPECT_TRUE(y.all_written());
+  EXPECT_TRUE(y.guards_intact());
+  expect_close(weights, x, nullptr, y.view());
+  EXPECT_EQ(log.warnings_with("prepare(max_m)"), 1);
+}
+
+TEST_F(Linear, PrepareReplacesTheFallbackAlsoForFewerRows) {
+  LinearOptions options;
+  options.allow_capture_fallback = true;
+  Fp8Linear layer = linear(options);
+  ASSERT_TRUE(layer.prepare(16));
+  ours.clear();
+  const Inputs x(40, 20);
+  GuardedOutput y(DType::bf16, 40, 33, 33);
+  Workspace workspace(layer.workspace_bytes(40));
+  ASSERT_TRUE(layer.run(x.view(), y.view(), workspace.data(), workspace.bytes()));
+  EXPECT_THAT(ours.launches(), SizeIs(3)) << "16, 16 and 8 rows";
+}
+
 TEST_F(Linear, PrepareRefusesFewerThanOneRow) {
   Fp8Linear layer = linear();
   for (const std::int64_t m : {std::int64_t{0}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {

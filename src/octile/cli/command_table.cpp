@@ -150,7 +150,11 @@ int run_table_import(const TableImportArgs& args) {
       return fail_work(own.error());
     }
     const std::string path = path_in(args.out, *own);
-    if (auto written = write_own_table(*own, path); !written) {
+    // What was measured there stays: merging prefers it to what is imported.
+    const auto add_to = [&](const TileTable* current) {
+      return current == nullptr ? Expected<TileTable>(*own) : merge_tables({*current, *own});
+    };
+    if (auto written = update_own_table(path, add_to); !written) {
       return fail_work(written.error());
     }
     text += format("wrote {}: {} entries\n", path, own->entries.size());

@@ -24,6 +24,7 @@ struct PreparedKernel {
 // Everything that run() needs for M in [1, max_m]; immutable once published.
 struct Dispatch {
   std::int64_t max_m = 0;
+  bool is_fallback = false;                    // Made by create(), not by prepare().
   std::vector<std::int64_t> starts;            // Ascending, the first is 1.
   std::vector<const PreparedKernel*> serving;  // For each interval.
   std::vector<Choice> choices;                 // For each interval, for explain().

@@ -2,6 +2,7 @@
 // Fp8Linear: what a linear adds to its weight (bias, how activations arrive), and the hot path.
 #include "octile/core/float_formats.h"
 #include "octile/core/format.h"
+#include "octile/core/log.h"
 #include "octile/linear/dispatch.h"
 #include "octile/linear/explain.h"
 #include "octile/quant/quantize.h"
@@ -131,6 +132,16 @@ const Dispatch* fitting_dispatch(const Dispatch* newest, std::int64_t rows, std:
   return dispatch;
 }
 
+// Allocates at the first call alone.
+void say_fallback_once(const Problem& problem, std::int64_t rows) {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true, std::memory_order_relaxed)) {
+    log_warning(
+        "run() before prepare(): the linear N={} K={}, and others after it, run in chunks of {} rows; call prepare(max_m)",
+        problem.n, problem.k, rows);
+  }
+}
+
 // The hot path: checks, a binary search and a launch for each chunk.
 Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activation, const MatrixView& y, void* workspace,
                       std::int64_t workspace_bytes, void* stream) {
@@ -145,6 +156,9 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
   const Dispatch* newest = linear.current.load(std::memory_order_acquire);
   if (newest == nullptr) {
     return make_error(ErrorCode::not_prepared, "M = {}: want prepare(max_m) before run()", rows);
+  }
+  if (newest->is_fallback) {
+    say_fallback_once(problem, newest->max_m);
   }
   const Dispatch* dispatch = fitting_dispatch(newest, rows, workspace_bytes);
   const std::uintptr_t alignment = linear.plan.device().kind == DeviceKind::cpu ? 64 : 256;
@@ -169,6 +183,29 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
       return ok;
     }
   }
+  return {};
+}
+
+// Rows that allow_capture_fallback prepares for: the decoding sizes, and chunks of the rest.
+constexpr std::int64_t kFallbackRows = 64;
+
+// Makes the kernels for up to `max_m` rows and hands them to run(). The caller holds the lock, or is alone.
+Expected<void> prepare_dispatch(Fp8Linear::Impl& impl, std::int64_t max_m, bool is_fallback) {
+  const LinearOptions& options = impl.options;
+  CallShape call;
+  call.x_dtype = options.x_dtype;
+  call.raw = options.activation != ActivationMode::quantized;
+  call.static_scale = options.activation == ActivationMode::static_per_tensor ? options.static_scale : 0.0F;
+  call.quantize = options.quantize;
+  call.bias = impl.bias_data();
+  auto made = make_dispatch(impl.plan, *impl.weight.impl(), call, max_m);
+  if (!made) {
+    return std::move(made).error();
+  }
+  (*made)->older = impl.current.load(std::memory_order_relaxed);
+  (*made)->is_fallback = is_fallback;
+  impl.dispatches.push_back(std::move(*made));
+  impl.current.store(impl.dispatches.back().get(), std::memory_order_release);
   return {};
 }
 
@@ -209,6 +246,11 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
     impl->bias = std::move(*bias);
     impl->options.bias = nullptr;
   }
+  if (options.allow_capture_fallback) {
+    if (auto ready = prepare_dispatch(*impl, kFallbackRows, true); !ready) {
+      return std::move(ready).error();
+    }
+  }
   return Fp8Linear(std::move(impl));
 } catch (const std::bad_alloc&) {
   return Error{ErrorCode::out_of_memory, "linear: out of memory"};
@@ -220,24 +262,10 @@ Expected<void> Fp8Linear::prepare(std::int64_t max_m) try {
   }
   const std::lock_guard lock(impl_->prepare_mutex);
   const Dispatch* current = impl_->current.load(std::memory_order_relaxed);
-  if (current != nullptr && current->max_m >= max_m) {
+  if (current != nullptr && !current->is_fallback && current->max_m >= max_m) {
     return {};
   }
-  const LinearOptions& options = impl_->options;
-  CallShape call;
-  call.x_dtype = options.x_dtype;
-  call.raw = options.activation != ActivationMode::quantized;
-  call.static_scale = options.activation == ActivationMode::static_per_tensor ? options.static_scale : 0.0F;
-  call.quantize = options.quantize;
-  call.bias = impl_->bias_data();
-  auto made = make_dispatch(impl_->plan, *impl_->weight.impl(), call, max_m);
-  if (!made) {
-    return std::move(made).error();
-  }
-  (*made)->older = current;
-  impl_->dispatches.push_back(std::move(*made));
-  impl_->current.store(impl_->dispatches.back().get(), std::memory_order_release);
-  return {};
+  return prepare_dispatch(*impl_, max_m, false);
 } catch (const std::bad_alloc&) {
   return make_error(ErrorCode::out_of_memory, "prepare({}): out of memory", max_m);
 }
