@@ -41,7 +41,10 @@ run: command
 	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION) --json $(REPORT)
 	@echo "wrote $(REPORT)"
 
-test: build
+test:
+	@scripts/setup.sh test
+	@cmake --preset $(PRESET) --log-level=NOTICE
+	@cmake --build --preset $(PRESET) -j $(JOBS)
 	@ctest --preset $(PRESET)
 
 test-python: build

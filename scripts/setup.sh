@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Octile need and is missing. Does nothing, quickly, where all is there.
 #   scripts/setup.sh          compiler, CMake, libraries, and a Python environment in .venv for the tests' oracles
+#   scripts/setup.sh test     NVRTC as well, from PyPI, where no CUDA toolkit is
 #   scripts/setup.sh lint     clang-format-19 and clang-tidy-19 as well
 set -eu
 cd "$(dirname "$0")/.."
@@ -54,4 +55,18 @@ if ! .venv/bin/python3 -c 'import ml_dtypes, numpy' >/dev/null 2>&1; then
   echo "setup: making .venv with the packages of tests/requirements.txt" >&2
   python3 -m venv --clear .venv
   .venv/bin/python3 -m pip install -q --disable-pip-version-check -r tests/requirements.txt
+fi
+
+# Device code is compiled in the tests, by NVRTC. Without it, and without this wheel, those tests are skipped.
+has_nvrtc() {
+  for library in /usr/local/cuda*/lib64/libnvrtc.so* /usr/lib/x86_64-linux-gnu/libnvrtc.so* \
+    .venv/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so*; do
+    [ -e "$library" ] && return 0
+  done
+  return 1
+}
+if [ "${1:-}" = test ] && ! has_nvrtc; then
+  echo "setup: no CUDA toolkit: installing the wheel nvidia-cuda-nvrtc for the tests of device code" >&2
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check nvidia-cuda-nvrtc ||
+    echo "setup: it cannot be installed here: tests that compile device code are skipped" >&2
 fi

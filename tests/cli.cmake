@@ -9,7 +9,7 @@ if(TARGET octile_cli)
   target_compile_definitions(cli_tests PRIVATE
     OCTILE_TEST_COMMAND="$<TARGET_FILE:octile_cli>" OCTILE_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME cli COMMAND cli_tests)
-  set_tests_properties(cli PROPERTIES TIMEOUT 900 LABELS core)
+  set_tests_properties(cli PROPERTIES TIMEOUT 900 LABELS core ENVIRONMENT "VIRTUAL_ENV=${PROJECT_SOURCE_DIR}/.venv")
   if(TARGET core_test_programs)
     add_dependencies(core_test_programs cli_tests)
   endif()

@@ -63,7 +63,7 @@ class CompletionTest : public CommandTest {
 };
 
 const std::vector<std::vector<std::string>> kCommands = {
-    {"devices"}, {"tune"},          {"bench"},         {"verify"},         {"explain"},         {"env"},
+    {"devices"}, {"warmup"},        {"tune"},          {"bench"},          {"verify"},          {"explain"},        {"env"},
     {"table"},   {"table", "lint"}, {"table", "show"}, {"table", "merge"}, {"table", "import"}, {"table", "export"}};
 
 TEST_F(CompletionTest, EveryCommandAndOptionIsInEveryScript) {

@@ -99,6 +99,7 @@ struct AllArgs {
   BenchArgs bench;
   VerifyArgs verify;
   ExplainArgs explain;
+  WarmupArgs warmup;
   TableLintArgs lint;
   TableShowArgs show;
   TableDiffArgs diff;
@@ -202,6 +203,28 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
       "  octile explain --model qwen3-8b --m 16\n"
       "  octile explain --n 4096 --k 4096 --m 1,384,3072 --device-name NVIDIA_L40S --json");
   command->callback([&] { action = [&] { return run_explain(args.explain); }; });
+}
+
+void add_warmup(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("warmup", "Compile ahead the GPU kernels that a model's tables need");
+  add_shape(*command, args.warmup.shape);
+  CLI::Option* device = command->add_option("--device", args.warmup.device,
+                                            "The device, as `octile devices` names it: cuda:0 (default), cuda:1, ...");
+  device->type_name("ID");
+  command->add_option("--device-name", args.warmup.device_name, "A GPU that need not be here, as in table file names")
+      ->type_name("NAME")
+      ->excludes(device);
+  add_search_path(*command, args.warmup.tables);
+  command
+      ->add_option("--export", args.warmup.export_directory,
+                   "Also write the kernels to DIR, for machines without NVRTC (OCTILE_CUBIN_PATH)")
+      ->type_name("DIR");
+  add_json(*command, args.warmup.json, "what was done");
+  command->footer(
+      "Examples:\n"
+      "  octile warmup --model qwen3-8b\n"
+      "  octile warmup --model qwen3-8b --device-name NVIDIA_H200 --export ./cubins");
+  command->callback([&] { action = [&] { return run_warmup(args.warmup); }; });
 }
 
 void add_files(CLI::App& command, std::vector<std::string>& files, const char* description) {
@@ -412,7 +435,8 @@ int run_app(int argc, char** argv) {
   app.set_version_flag("--version", format("octile {}", OCTILE_VERSION), "Print the version");
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.get_formatter()->label("Subcommands", "Commands");
-  for (const auto add : {add_devices, add_tune, add_bench, add_verify, add_explain, add_table, add_env, add_completion}) {
+  for (const auto add :
+       {add_devices, add_tune, add_bench, add_verify, add_explain, add_warmup, add_table, add_env, add_completion}) {
     add(app, args, action);
   }
   // Last, since commands take over the footer that is there when they are added.

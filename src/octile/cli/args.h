@@ -61,6 +61,15 @@ struct ExplainArgs {
   JsonTarget json;
 };
 
+struct WarmupArgs {
+  ShapeArgs shape;
+  std::string device;       // Empty: "cuda:0", unless device_name is given.
+  std::string device_name;  // Of a GPU that need not be present.
+  std::string tables;
+  std::string export_directory;  // Empty: the cache alone.
+  JsonTarget json;
+};
+
 struct TableLintArgs {
   std::vector<std::string> paths;
   std::string device_name;

@@ -4,53 +4,19 @@
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
 #include "octile/cli/weight_bytes.h"
-#include "octile/core/format.h"
 #include "octile/kernels/backend.h"
-#include "octile/kernels/known_devices.h"
 #include "octile/linear/explain.h"
 #include "octile/linear/weight.h"
 #include "octile/report/json_report.h"
 #include "octile/report/text_report.h"
-#include "octile/table/device_names.h"
-
-#include <algorithm>
 
 namespace octile::cli {
-namespace {
-
-// The device of --device, or of --device-name: present, known, or a name alone.
-Expected<Device> device_of(const ExplainArgs& args) {
-  if (args.device_name.empty()) {
-    return find_device(args.device.empty() ? "cpu" : args.device);
-  }
-  const std::string name = device_file_name(args.device_name);
-  if (!is_device_file_name(name)) {
-    return make_error(ErrorCode::invalid_argument, "--device-name: \"{}\" cannot be the name of a device", args.device_name);
-  }
-  for (const Backend* backend : backends()) {
-    for (const DeviceInfo& device : backend->devices()) {
-      if (device.name == name) {
-        return Device{backend, device};
-      }
-    }
-  }
-  if (const auto known = known_device(name)) {
-    return Device{nullptr, *known};
-  }
-  Device unknown;
-  unknown.info.name = name;
-  unknown.info.kind = DeviceKind::cuda;
-  return unknown;
-}
-
-}  // namespace
-
 int run_explain(const ExplainArgs& args) {
   const auto shapes = shapes_of(args.shape);
   if (!shapes) {
     return fail(shapes.error());
   }
-  const auto device = device_of(args);
+  const auto device = find_device_or_name(args.device, args.device_name);
   if (!device) {
     return fail(device.error());
   }

@@ -5,6 +5,7 @@
 #include <octile/error.hpp>
 
 #include "octile/cli/args.h"
+#include "octile/kernels/backend.h"
 #include "octile/tune/run_options.h"
 
 #include <string>
@@ -17,6 +18,7 @@ int run_tune(const TuneArgs& args, const std::string& command_line);
 int run_bench(const BenchArgs& args, const std::string& command_line);
 int run_verify(const VerifyArgs& args, const std::string& command_line);
 int run_explain(const ExplainArgs& args);
+int run_warmup(const WarmupArgs& args);
 int run_table_lint(const TableLintArgs& args);
 int run_table_show(const TableShowArgs& args);
 int run_table_diff(const TableDiffArgs& args);
@@ -27,6 +29,9 @@ int run_env(const EnvArgs& args);
 
 // The linears that --model and --tp, or --n and --k, ask for. Error (invalid_argument): neither or both are given.
 Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args);
+// The device of --device ("" is the CPU) or, where it is given, of --device-name: present, known (without a backend), or a
+// name alone.
+Expected<Device> find_device_or_name(const std::string& id, const std::string& device_name);
 // Copies what tune, bench and verify have in common.
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options);
 // 0, or 128 + the signal that ended a run.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the measuring commands share: shapes from a model or from N and K, and the options of a run.
+// What several commands share: shapes from a model or from N and K, the device, the options of a run.
 #include "octile/cli/commands.h"
 #include "octile/core/format.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/model/model.h"
+#include "octile/table/device_names.h"
 
 namespace octile::cli {
 
@@ -32,6 +34,30 @@ Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args) {
                       "--tp divides the linears of a --model; --n and --k are taken as they are");
   }
   return std::vector<TuneShape>{{"linear", args.n, args.k}};
+}
+
+Expected<Device> find_device_or_name(const std::string& id, const std::string& device_name) {
+  if (device_name.empty()) {
+    return find_device(id.empty() ? "cpu" : id);
+  }
+  const std::string name = device_file_name(device_name);
+  if (!is_device_file_name(name)) {
+    return make_error(ErrorCode::invalid_argument, "--device-name: \"{}\" cannot be the name of a device", device_name);
+  }
+  for (const Backend* backend : backends()) {
+    for (const DeviceInfo& device : backend->devices()) {
+      if (device.name == name) {
+        return Device{backend, device};
+      }
+    }
+  }
+  if (const auto known = known_device(name)) {
+    return Device{nullptr, *known};
+  }
+  Device unknown;
+  unknown.info.name = name;
+  unknown.info.kind = DeviceKind::cuda;
+  return unknown;
 }
 
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options) {

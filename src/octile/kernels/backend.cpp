@@ -16,6 +16,9 @@ Expected<void> Backend::fill(const DeviceInfo& device, void* destination, std::u
   return upload(device, destination, values.data(), bytes);
 }
 
-void Backend::compile_ahead(const DeviceInfo& /*device*/, std::span<const WarmupItem> /*items*/) const {}
+WarmupResult Backend::warm_up(const DeviceInfo& /*device*/, std::span<const WarmupItem> /*items*/,
+                              const std::string& /*export_directory*/) const {
+  return {};
+}
 
 }  // namespace octile

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -54,6 +55,13 @@ struct WarmupItem {
   TileConfig config;
 };
 
+struct WarmupResult {
+  int kernels = 0;              // Distinct ones that the items need.
+  int compiled = 0;             // Of these, not yet in the cache.
+  int exported = 0;             // Written to the export directory.
+  std::vector<Error> failures;  // Items that are illegal on the device, kernels that do not compile.
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -87,9 +95,10 @@ class Backend {
                                   std::int64_t bytes) const = 0;
   // Sets `bytes` bytes of device memory to `value`.
   virtual Expected<void> fill(const DeviceInfo& device, void* destination, std::uint8_t value, std::int64_t bytes) const;
-  // Compiles what prepare() of these items would compile, on all cores, so that it need not: an attempt, whose failures show
-  // in prepare(). Nothing on a device that needs no compiler.
-  virtual void compile_ahead(const DeviceInfo& device, std::span<const WarmupItem> items) const;
+  // Compiles into the cache, on all cores, what prepare() of these items would compile; the device need not be here. Where
+  // `export_directory` is not empty every kernel is also written there. Nothing on a device that needs no compiler.
+  virtual WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
+                               const std::string& export_directory) const;
   virtual Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                                  std::vector<TimedCall> calls) const = 0;
 };

@@ -111,6 +111,19 @@ std::string findings_json(bool ok, std::span<const Finding> findings) {
 
 std::string bench_json(const BenchResult& result) { return dump(result_json(result)); }
 
+std::string warmup_json(const DeviceInfo& device, const WarmupResult& result) {
+  Json failures = Json::array();
+  for (const Error& error : result.failures) {
+    failures.push_back(error.message);
+  }
+  return dump({{"device_name", device.name},
+               {"arch", device.arch},
+               {"kernels", result.kernels},
+               {"compiled", result.compiled},
+               {"exported", result.exported},
+               {"failures", std::move(failures)}});
+}
+
 std::string recorded_bench_json(const BenchResult& result, const RecordedContext& context) {
   Json json = result_json(result);
   json["driver"] = context.driver;

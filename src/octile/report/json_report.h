@@ -5,6 +5,7 @@
 
 #include <octile/linear.hpp>
 
+#include "octile/kernels/backend.h"
 #include "octile/table/finding.h"
 #include "octile/tune/bench.h"
 
@@ -39,6 +40,9 @@ std::string explanations_json(std::span<const Explanation> explanations);
 std::string findings_json(bool ok, std::span<const Finding> findings);
 
 std::string bench_json(const BenchResult& result);
+
+// {device_name, arch, kernels, compiled, exported, failures: ["..."]}, of `warmup`.
+std::string warmup_json(const DeviceInfo& device, const WarmupResult& result);
 
 // What a recorded result says beyond `bench --json`: where the numbers came from.
 struct RecordedContext {

@@ -467,7 +467,8 @@ void Measurer::compile_ahead(const std::vector<CompileItem>& items) const {
       }
     }
   }
-  device_.backend->compile_ahead(device_.info, wanted);
+  // What fails here fails again, with its reason, when the candidate is admitted.
+  static_cast<void>(device_.backend->warm_up(device_.info, wanted, {}));
 }
 
 Expected<double> Measurer::time_us(int id, std::int64_t calls) {

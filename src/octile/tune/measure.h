@@ -74,7 +74,7 @@ class Measurer {
   // numbers are wrong is not admitted. Another M than before forgets the candidates of that M. Errors are those of the
   // machinery (no memory for operands), not of the candidate.
   Expected<Admission> admit(int id, const CandidateSpec& spec, std::int64_t m, bool check, const PhaseCallback& phase);
-  // Compiles what these candidates need, on all cores; see Backend::compile_ahead.
+  // Compiles what these candidates need, on all cores; see Backend::warm_up.
   void compile_ahead(const std::vector<CompileItem>& items) const;
   // Mean microseconds of one call over at least `calls` calls of an admitted candidate, each on the next copies of its
   // weight.

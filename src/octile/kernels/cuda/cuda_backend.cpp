@@ -126,8 +126,9 @@ class CudaBackend final : public Backend {
     return context ? fill_bytes(**context, to_device_pointer(destination), value, bytes) : context.error();
   }
 
-  void compile_ahead(const DeviceInfo& device, std::span<const WarmupItem> items) const override {
-    warm_up(device, items, {});
+  WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
+                       const std::string& export_directory) const override {
+    return octile::cuda::warm_up(device, items, export_directory);
   }
 
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,

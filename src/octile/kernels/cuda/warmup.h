@@ -12,13 +12,6 @@
 
 namespace octile::cuda {
 
-struct WarmupResult {
-  int kernels = 0;              // Distinct ones that the items need.
-  int compiled = 0;             // Of these, not yet in the cache.
-  int exported = 0;             // Written to the export directory.
-  std::vector<Error> failures;  // Items that are illegal on the device, kernels that do not compile.
-};
-
 // Compiles into the cache, and where `export_directory` is not empty writes every cubin there, which a machine without NVRTC
 // names in OCTILE_CUBIN_PATH. Needs NVRTC, no GPU.
 WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items, const std::string& export_directory);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// `octile warmup`: compiles ahead what tables need, for a GPU that is not here, and says what it cannot do.
+#include "octile/kernels/cuda/nvrtc.h"
+
+#include "cli/command.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+namespace octile::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::HasSubstr;
+
+class WarmupTest : public CommandTest {
+ protected:
+  Invocation with_cache() const {
+    Invocation options;
+    options.environment["OCTILE_CACHE_DIR"] = path("cache");
+    if (const char* wheels = std::getenv("VIRTUAL_ENV"); wheels != nullptr) {
+      options.environment["VIRTUAL_ENV"] = wheels;
+    }
+    return options;
+  }
+};
+
+TEST_F(WarmupTest, CompilesOnceForADeviceThatIsNotHereAndExports) {
+  if (const auto api = cuda::nvrtc(); !api) {
+    GTEST_SKIP() << api.error().message;
+  }
+  const std::vector<std::string> command = {"warmup",      "--n",      "4096",           "--k",   "4096", "--device-name",
+                                            "NVIDIA_L40S", "--tables", l40s_directory(), "--json"};
+  const Json first = run_json(command, with_cache());
+  EXPECT_THAT(keys_of(first), testing::ElementsAre("device_name", "arch", "kernels", "compiled", "exported", "failures"));
+  EXPECT_EQ(first["arch"], "sm_89");
+  EXPECT_EQ(first["failures"], Json::array());
+  EXPECT_GE(first["kernels"], 10) << "the quantiser and the tiles of the published table";
+  EXPECT_EQ(first["compiled"], first["kernels"]);
+
+  std::vector<std::string> exporting = command;
+  exporting.insert(exporting.end() - 1, {"--export", path("cubins")});
+  const Json second = run_json(exporting, with_cache());
+  EXPECT_EQ(second["compiled"], 0);
+  EXPECT_EQ(second["exported"], second["kernels"]);
+  std::size_t files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(path("cubins"))) {
+    files += file.is_regular_file() ? 1 : 0;
+  }
+  EXPECT_GE(files, second["exported"].get<std::size_t>());
+}
+
+TEST_F(WarmupTest, ADeviceOfUnknownArchitectureIsRefusedByName) {
+  const RunResult result = run({"warmup", "--n", "64", "--k", "64", "--device-name", "NVIDIA_Unheard_Of"}, with_cache());
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("NVIDIA_Unheard_Of"));
+}
+
+TEST_F(WarmupTest, OnACpuThereIsNothingToCompile) {
+  const RunResult result = run({"warmup", "--n", "64", "--k", "64", "--device", "cpu"}, with_cache());
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("nothing to compile"));
+}
+
+TEST_F(WarmupTest, AnExportThatCannotBeWrittenIsStatusOneWithThePath) {
+  if (const auto api = cuda::nvrtc(); !api) {
+    GTEST_SKIP() << api.error().message;
+  }
+  const std::string file = write("a_file", "");
+  const RunResult result =
+      run({"warmup", "--n", "64", "--k", "64", "--device-name", "NVIDIA_H200", "--export", file + "/cubins"}, with_cache());
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr(file));
+}
+
+}  // namespace
+}  // namespace octile::cli
