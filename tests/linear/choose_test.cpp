@@ -2,6 +2,8 @@
 // The look-up order of docs/tables.md on a fake device: what serves, what is skipped, and what is said about it.
 #include "octile/linear/choose.h"
 
+#include "octile/kernels/cuda/cuda_backend.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/linear/explain.h"
 #include "support/fake_backend.h"
 #include "support/log_capture.h"
@@ -401,6 +403,31 @@ TEST_F(Choosing, ExplainOfNoRowsSaysThatNothingIsLaunched) {
     EXPECT_EQ(explanation.m, m);
     EXPECT_THAT(explanation.reason, HasSubstr("launches nothing"));
     EXPECT_EQ(explanation.measured, "null");
+  }
+}
+
+// The families of a GPU are there without one; a driver is needed to run them only.
+TEST(BatchInvariantOnAGpu, OneFamilyServesEveryMWhateverTheTableSays) {
+  const DeviceInfo h200 = *known_device("NVIDIA_H200");
+  Problem problem;
+  problem.n = problem.k = 4096;
+  TableEntry decode = entry(1, 16, "hopper_decode", 0, 1.5);
+  decode.config = TileConfig{{{"K_CHUNKS", 2}, {"SPLIT_K", 1}, {"STAGES", 5}, {"TOKENS", 16}}};
+  TableEntry vendor = entry(17, 64, "cublaslt", 0, 1.5);
+  vendor.config = {};
+  TileTable mixed = own_table(h200, problem, {decode, vendor});
+  mixed.key.weight_layout = "row_major";
+  problem.batch_invariant = true;
+  for (const bool has_table : {false, true}) {
+    const Plan p =
+        Plan::from_lookup(&cuda::cuda_backend(), h200, problem, has_table ? in_table(mixed) : TableLookup{}, true);
+    for (const std::int64_t m : {1, 2, 16, 17, 64, 129, 300, 1024, 8192}) {
+      const Choice choice = p.choose(m);
+      ASSERT_NE(choice.family, nullptr) << m << ": " << choice.reason;
+      EXPECT_FALSE(choice.family->is_vendor()) << m;
+      EXPECT_EQ(choice.family, p.choose(1).family) << m << ": " << choice.reason;
+      EXPECT_TRUE(choice.family->check(h200, problem, choice.config)) << m;
+    }
   }
 }
 

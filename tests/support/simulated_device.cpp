@@ -6,6 +6,7 @@
 #include "octile/core/format.h"
 #include "octile/quant/quantize.h"
 #include "octile/quant/reference.h"
+#include "octile/table/field_format.h"
 
 #include <unistd.h>
 
@@ -62,11 +63,32 @@ struct SimulatedBuffer final : DeviceBuffer {
 
 }  // namespace
 
+constexpr std::int64_t kCacheBytes = 16384;
+
 struct SimulatedBackend::State {
   Scenario scenario;
   mutable std::mt19937_64 random;
   mutable double now_s = 0;
   mutable std::int64_t runs = 0;
+  struct Cached {
+    const PackedWeight* weight = nullptr;  // Compared, never read: it may be gone.
+    std::int64_t bytes = 0;
+  };
+  mutable std::vector<Cached> cached;  // The last used first.
+
+  // Whether the weight is in the cache, where it is from now on.
+  bool touch(const PackedWeight& weight) const {
+    const auto found = std::ranges::find(cached, &weight, &Cached::weight);
+    const bool was_there = found != cached.end();
+    if (was_there) {
+      cached.erase(found);
+    }
+    cached.insert(cached.begin(), {&weight, weight.n() * weight.k()});
+    std::int64_t bytes = 0;
+    const auto first_out = std::ranges::find_if(cached, [&](const Cached& c) { return (bytes += c.bytes) > kCacheBytes; });
+    cached.erase(first_out, cached.end());
+    return was_there;
+  }
 
   double true_us(const std::string& who, std::int64_t n, std::int64_t k, std::int64_t m) const {
     const double base =
@@ -113,6 +135,8 @@ class SimulatedKernel final : public Kernel {
       compute(packed, args, fault);
     }
     double us = state_.true_us(who_, packed.n(), packed.k(), m);
+    const auto warm = state_.scenario.warm_ratios.find(who_);
+    us /= state_.touch(weight) && warm != state_.scenario.warm_ratios.end() ? warm->second : 1.0;
     us *= std::exp(state_.scenario.noise * std::normal_distribution<double>(0, 1)(state_.random));
     state_.now_s += us * 1e-6;
     if (state_.scenario.sleep_ms > 0) {
@@ -186,14 +210,19 @@ class SimulatedKernel final : public Kernel {
 class SimulatedFamily final : public KernelFamily {
  public:
   SimulatedFamily(const SimulatedBackend::State& state, bool is_vendor) : state_(state), is_vendor_(is_vendor) {}
-  std::string_view name() const noexcept override { return is_vendor_ ? "fake_vendor" : "fake_tile"; }
+  std::string_view name() const noexcept override {
+    if (is_vendor_) {
+      return "fake_vendor";
+    }
+    return state_.scenario.has_field_tiles ? kFieldKernel : "fake_tile";
+  }
   bool is_vendor() const noexcept override { return is_vendor_; }
   std::string version() const override { return is_vendor_ ? "1.0" : ""; }
   std::string source_hash() const override { return is_vendor_ ? "aaaa" : "bbbb"; }
   Expected<void> available(const DeviceInfo& /*device*/) const override { return {}; }
   std::string_view layout() const noexcept override { return is_vendor_ ? kVendorLayout : kTileLayout; }
   Expected<void> check(const DeviceInfo& /*device*/, const Problem& /*problem*/, const TileConfig& config) const override {
-    const std::int64_t v = config.get("v", is_vendor_ ? 0 : -1);
+    const std::int64_t v = config.get("v", is_vendor_ || state_.scenario.has_field_tiles ? 0 : -1);
     if (v < 0 || v > 4) {
       return make_error(ErrorCode::invalid_argument, "v: wanted 0 to 4, got {}", v);
     }
@@ -263,6 +292,10 @@ Scenario parse_scenario(std::string_view text) {
       scenario.speeds[words[1]].push_back({value.size() > 1 ? std::stoll(value[1]) : 1, std::stod(value[0])});
     } else if (what == "novendor") {
       scenario.has_vendor = false;
+    } else if (what == "warm" && words.size() == 3) {
+      scenario.warm_ratios[words[1]] = std::stod(words[2]);
+    } else if (what == "field") {
+      scenario.has_field_tiles = true;
     } else if (what == "pack_abort") {
       scenario.pack_aborts = true;
     } else if (words.size() == 2 && what == "noise") {
@@ -303,7 +336,7 @@ DeviceInfo SimulatedBackend::info() const {
   info.arch = "generic";
   info.model = "Fake Device";
   info.sm_count = 1;
-  info.llc_bytes = 16384;
+  info.llc_bytes = kCacheBytes;
   info.memory_bytes = std::int64_t{1} << 30;
   return info;
 }

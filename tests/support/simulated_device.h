@@ -19,10 +19,12 @@ namespace octile::test {
 // heuristic v = 0), B stands for the baseline family "fake_vendor".
 //   ratio:V:R       config V runs R times as fast as the baseline (default 1)
 //   ratio:V:R@M     ... from that M on
+//   warm:V:R        config V runs R times as fast where its weight is among the last used that fit the cache
 //   abort:V hang:V wrong:V unwritten:V guard:V workspace:V error:V throw:V    what the first run does
 //   abort_timed:V hang_timed:V error_timed:V                                  what a later run does
 //   pack_abort      packing for the tiles aborts
 //   novendor        no baseline family
+//   field           the tiles' family has the name and the keys of the field's table format; all its configs are V = 0
 //   noise:X         relative noise of every time (default 0.01)
 //   cost:X          multiplies all simulated times
 //   sleep:MS        every run really sleeps
@@ -33,9 +35,11 @@ struct Scenario {
     double ratio = 1;
   };
   std::map<std::string, std::vector<Speed>> speeds;
+  std::map<std::string, double> warm_ratios;
   std::map<std::string, std::string> faults;
   bool has_vendor = true;
   bool pack_aborts = false;
+  bool has_field_tiles = false;
   double noise = 0.01;
   double cost = 1;
   int sleep_ms = 0;

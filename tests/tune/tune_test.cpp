@@ -93,6 +93,44 @@ TEST(Tune, EqualKernelsLeaveTheBaselineEverywhere) {
   EXPECT_EQ(table.entries[0].kernel, kBaselineKernel);
 }
 
+TEST(Tune, AKernelThatIsFastOnlyWithAWarmCacheDoesNotWin) {
+  // The control: on one weight that fits the cache, called again and again, the kernel is three times as fast.
+  const SimulatedBackend backend(parse_scenario("warm:0:3,noise:0"));
+  const std::vector<std::uint8_t> codes(48 * 64, 0x38);
+  const std::vector<float> scales(48, 1.0F);
+  WeightSource source;
+  source.n = 48;
+  source.k = 64;
+  source.codes = codes.data();
+  source.scales = scales.data();
+  source.scale_count = 48;
+  const KernelFamily* family = backend.families().front();
+  Problem problem;
+  problem.n = 48;
+  problem.k = 64;
+  const auto weight = backend.pack(backend.info(), family->layout(), source);
+  const auto kernel = family->prepare(backend.info(), problem, family->heuristic(backend.info(), problem, 1), 1);
+  ASSERT_TRUE(weight && kernel);
+  std::vector<std::uint16_t> x(64), y(48);
+  LaunchArgs args;
+  args.activation.x = {x.data(), DType::bf16, 1, 64, 64, 1};
+  args.y = {y.data(), DType::bf16, 1, 48, 48, 1};
+  const auto timed = [&] {
+    const double before_s = backend.now_s();
+    EXPECT_TRUE((*kernel)->run(**weight, args));
+    return backend.now_s() - before_s;
+  };
+  const double cold_s = timed();
+  EXPECT_NEAR(cold_s / timed(), 3.0, 1e-6);
+
+  const TemporaryDirectory directory;
+  const auto summary = tune_simulated(tune_options(directory.path(), ""), "warm:0:3");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  for (const TunePoint& point : summary->points) {
+    EXPECT_EQ(point.status, PointStatus::baseline) << point.shape.name << " m=" << point.m;
+  }
+}
+
 TEST(Tune, ABetterConfigReplacesTheHeuristic) {
   const TemporaryDirectory directory;
   const auto summary = tune_simulated(tune_options(directory.path(), ""), "ratio:0:1.2,ratio:3:1.5");

@@ -63,6 +63,21 @@ TEST_F(VerifyTest, AnEntryThatLosesBeyondDoubtIsFound) {
   EXPECT_THAT(result->findings[0].message, HasSubstr("beyond doubt"));
 }
 
+TEST_F(VerifyTest, ADecodeTileThatServesPrefillIsFoundInAFieldTable) {
+  const std::string tile = R"({"BLOCK_SIZE_M":16,"BLOCK_SIZE_N":32,"BLOCK_SIZE_K":64,"num_warps":4,"num_stages":3})";
+  std::ofstream(directory_.path() + "/N=48,K=64,device_name=Fake_Device-generic-1t,dtype=fp8_w8a8_channelwise.json")
+      << "{\"1\": " << tile << ", \"64\": " << tile << "}";
+  const auto holds = verify("field,ratio:0:1.5");
+  ASSERT_TRUE(holds.has_value()) << holds.error().message;
+  EXPECT_TRUE(holds->ok()) << holds->findings[0].message;
+  const auto result = verify("field,ratio:0:1.5,ratio:0:0.6@1024");
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  ASSERT_THAT(result->findings, SizeIs(1));
+  EXPECT_EQ(result->findings[0].kind, "loses");
+  EXPECT_EQ(result->findings[0].key, "64");
+  EXPECT_THAT(result->findings[0].message, HasSubstr("M = 2048"));
+}
+
 TEST_F(VerifyTest, AnEntryThatHasBecomeEqualIsNoFinding) {
   tune("ratio:0:1.5");
   for (int seed = 1; seed <= 30; ++seed) {

@@ -91,7 +91,9 @@ void Plan::find_own_families() {
     return;
   }
   for (const KernelFamily* family : backend_->families()) {
-    if (!family->is_vendor() && family->available(device_)) {
+    // A family whose own choice is not legal does not serve such problems at all (batch-invariant mode, for one).
+    if (!family->is_vendor() && family->available(device_) &&
+        family->check(device_, problem_, family->heuristic(device_, problem_, 1))) {
       own_families_.push_back(family);
     }
   }

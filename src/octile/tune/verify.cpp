@@ -29,6 +29,7 @@ constexpr int kVerdictPasses = 30;
 constexpr double kFalseAlarm = 0.05;
 // Where an entry has no upper end, or a very large one, its end is checked here.
 constexpr std::int64_t kLargestCheckedM = 8192;
+constexpr std::int64_t kLargestCheckedMOnCpu = 2048;  // A call at 8192 takes seconds there.
 
 // One entry at one M.
 struct Check {
@@ -154,6 +155,7 @@ class Verify {
   }
 
   void add_checks(const Plan& plan, const TileTable& table) {
+    const std::vector<TableSegment> segments = segments_of(table);
     bool is_stale_said = false;
     for (std::size_t i = 0; i < table.entries.size(); ++i) {
       const TableEntry& entry = table.entries[i];
@@ -168,12 +170,24 @@ class Verify {
       if (choice.stale && !std::exchange(is_stale_said, true)) {
         result_.advice.push_back({table.file, "", "stale", choice.reason});
       }
-      const std::int64_t last = std::max(entry.m_lo, std::min(entry.m_hi, kLargestCheckedM));
-      checks_.push_back({plans_.size(), i, entry.m_lo});
-      if (last != entry.m_lo) {
-        checks_.push_back({plans_.size(), i, last});
+      for (const std::int64_t m : ends_of(segments, entry)) {
+        checks_.push_back({plans_.size(), i, m});
       }
     }
+  }
+
+  // The key itself and both ends of what the entry serves: in a field table that reaches half way to the neighbours' keys,
+  // and from the last key up to any M, where a tile for decoding may serve prefill.
+  std::set<std::int64_t> ends_of(const std::vector<TableSegment>& segments, const TableEntry& entry) const {
+    const std::int64_t largest = device_.info.kind == DeviceKind::cuda ? kLargestCheckedM : kLargestCheckedMOnCpu;
+    std::set<std::int64_t> ends{entry.m_lo};
+    for (const TableSegment& segment : segments) {
+      if (segment.entry == &entry) {
+        ends.insert(std::max(segment.m_lo, std::int64_t{1}));
+        ends.insert(std::max(segment.m_lo, std::min(segment.m_hi, std::max(entry.m_lo, largest))));
+      }
+    }
+    return ends;
   }
 
   Expected<void> measure(const Check& check) {

@@ -63,12 +63,19 @@ TEST(HopperDecodeConfig, OnlyHopperHasIt) {
   EXPECT_FALSE(hopper_decode_family().available(*known_device("NVIDIA_B200")));
 }
 
+TEST(HopperDecodeConfig, BatchInvariantModeIsLeftToAFamilyThatServesEveryM) {
+  Problem problem = problem_of(24576, 4096);
+  problem.batch_invariant = true;
+  EXPECT_THAT(why_illegal({8, 2, 6, 1}, problem), HasSubstr("batch-invariant"));
+  EXPECT_TRUE(hopper_decode_family().space(*known_device("NVIDIA_H200"), problem, 8).empty());
+}
+
 TEST(HopperDecodeConfig, SpaceAndHeuristicAreLegalForEveryM) {
   const DeviceInfo device = *known_device("NVIDIA_H200");
   for (const std::int64_t m : {1, 8, 9, 33, 64, 65, 100, 128, 200, 5000}) {
-    for (const bool batch_invariant : {false, true}) {
+    for (const Numerics numerics : {Numerics::deterministic, Numerics::baseline}) {
       Problem problem = problem_of(24576, 4096);
-      problem.batch_invariant = batch_invariant;
+      problem.numerics = numerics;
       const auto space = hopper_decode_family().space(device, problem, m);
       EXPECT_EQ(space.empty(), m > 256) << m;
       for (const TileConfig& config : space) {
