@@ -88,8 +88,8 @@ class KernelFamily {
   virtual Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const = 0;
   // Every config worth trying at M, legal ones only.
   virtual std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const = 0;
-  // The family's own choice without a table; legal wherever the family serves such problems at all. A vendor's is its own choice, one config for every M (its
-  // kernel tells the Ms apart in prepare).
+  // The family's own choice without a table; legal wherever the family serves such problems at all. A vendor's is its own
+  // choice, one config for every M (its kernel tells the Ms apart in prepare).
   virtual TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const = 0;
   // Predicted time of one call in microseconds; only its order matters.
   virtual double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,

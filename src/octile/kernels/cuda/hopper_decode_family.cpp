@@ -197,8 +197,8 @@ class HopperDecodeFamily final : public KernelFamily {
     if (!product) {
       return product.error();
     }
-    return std::unique_ptr<Kernel>(std::make_unique<HopperDecodeKernel>(**context, problem, *tile, std::move(*quantise),
-                                                                        std::move(*product), encoder));
+    return std::unique_ptr<Kernel>(
+        std::make_unique<HopperDecodeKernel>(**context, problem, *tile, std::move(*quantise), std::move(*product), encoder));
   }
 
  private:
