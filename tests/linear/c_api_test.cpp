@@ -100,6 +100,30 @@ TEST_F(CApi, TakesQuantisedActivationsBiasAndOtherOutputTypes) {
   test::expect_close(weights, x, bias.data(), y.view());
 }
 
+TEST_F(CApi, NoRowsSucceedWithoutDataScalesOrWorkspaceAndWriteNothing) {
+  create();
+  octile_linear_options options{};
+  options.struct_size = sizeof(options);
+  options.activation = OCTILE_QUANTIZED;
+  octile_linear* of_codes = nullptr;
+  ASSERT_EQ(octile_linear_create(weight, &options, &of_codes), OCTILE_OK) << octile_last_error();
+  ASSERT_EQ(octile_linear_prepare(of_codes, 8), OCTILE_OK) << octile_last_error();
+  test::GuardedOutput y(DType::bf16, 4, kN, kN + 3);
+  const octile_const_matrix no_rows = {sizeof(no_rows), nullptr, 0, kK, 0, OCTILE_BF16};
+  const octile_const_matrix no_codes = {sizeof(no_codes), nullptr, 0, kK, 0, OCTILE_E4M3};
+  for (void* data : {y.data(), static_cast<void*>(nullptr)}) {
+    const octile_matrix y_view = out(data, 0);
+    EXPECT_EQ(octile_linear_run(linear, &no_rows, &y_view, nullptr, 0, nullptr), OCTILE_OK) << octile_last_error();
+    for (const octile_linear* one : {linear, of_codes}) {
+      EXPECT_EQ(octile_linear_run_quantized(one, &no_codes, nullptr, &y_view, nullptr, 0, nullptr), OCTILE_OK)
+          << octile_last_error();
+    }
+  }
+  octile_linear_destroy(of_codes);
+  EXPECT_TRUE(y.guards_intact());
+  EXPECT_THAT(test::bytes_of(y.view()), testing::Each(0xFF));
+}
+
 TEST_F(CApi, QuantisesAsTheContractSaysAndFillsPresets) {
   std::vector<std::uint8_t> codes(x.codes.size());
   std::vector<float> scales(x.scales.size());

@@ -8,6 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -179,6 +182,231 @@ TEST_P(OnCpu, SeveralThreadsWithWorkspacesOfTheirOwnGetTheSameBits) {
     thread.join();
   }
   EXPECT_EQ(different, 0);
+}
+
+// Calls with codes and scales; as run_guarded(). A NaN of a kernel is not the poison, whose payload is all ones.
+std::vector<unsigned char> run_codes_guarded(const Fp8Linear& linear, ConstMatrixView codes, const float* scales,
+                                             std::int64_t n) {
+  GuardedOutput y(DType::bf16, codes.rows, n, n + 3);
+  Workspace workspace(linear.workspace_bytes(codes.rows));
+  const auto ok = linear.run_quantized(codes, scales, y.view(), workspace.data(), workspace.bytes());
+  EXPECT_TRUE(ok.has_value()) << ok.error().message;
+  EXPECT_TRUE(y.guards_intact());
+  EXPECT_TRUE(y.all_written());
+  EXPECT_TRUE(workspace.guard_intact());
+  return test::bytes_of(y.view());
+}
+
+TEST_P(OnCpu, CodesInPaddedRowsGiveTheBitsOfDenseOnesAndANaNCodeSpoilsItsRowAlone) {
+  if (missing()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  constexpr std::int64_t kN = 70;
+  constexpr std::int64_t kK = 100;
+  constexpr std::int64_t kStride = kK + 9;
+  const CpuTable table({kN, kK}, GetParam());
+  const Weights weights(kN, kK);
+  LinearOptions options;
+  options.activation = ActivationMode::quantized;
+  const auto linear = layer(weights.source(), table.options(), 40, options);
+  ASSERT_TRUE(linear) << linear.error().message;
+  for (const std::int64_t m : {3, 18, 40}) {
+    SCOPED_TRACE(testing::Message() << "M = " << m);
+    const Inputs x(m, kK);
+    const auto dense = run_codes_guarded(*linear, x.codes_view(), x.scales.data(), kN);
+    std::vector<std::uint8_t> padded(static_cast<std::size_t>(m * kStride), 0x7F);
+    for (std::int64_t row = 0; row < m; ++row) {
+      std::copy_n(x.codes.begin() + row * kK, kK, padded.begin() + row * kStride);
+    }
+    const ConstMatrixView view = {padded.data(), DType::e4m3, m, kK, kStride, 1};
+    EXPECT_EQ(run_codes_guarded(*linear, view, x.scales.data(), kN), dense);
+
+    for (const std::int64_t column : {std::int64_t{0}, std::int64_t{37}, kK - 1}) {
+      std::uint8_t& code = padded[static_cast<std::size_t>(2 * kStride + column)];
+      const std::uint8_t clean = std::exchange(code, std::uint8_t{0xFF});
+      const auto spoiled = run_codes_guarded(*linear, view, x.scales.data(), kN);
+      code = clean;
+      for (std::int64_t i = 0; i < m * kN; ++i) {
+        const float value = load_as_float(spoiled.data(), DType::bf16, i);
+        if (i / kN == 2) {
+          ASSERT_TRUE(std::isnan(value)) << "column " << i % kN << ": got " << value;
+        } else {
+          ASSERT_EQ(std::memcmp(spoiled.data() + 2 * i, dense.data() + 2 * i, 2), 0) << "row " << i / kN << ", " << i % kN;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OnCpu, ColumnsOfAWiderBufferGiveTheBitsOfRowsOfTheirOwn) {
+  if (missing()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  constexpr std::int64_t kN = 65;
+  constexpr std::int64_t kK = 132;
+  constexpr std::int64_t kStride = kK + 20;
+  const CpuTable table({kN, kK}, GetParam());
+  const Weights weights(kN, kK);
+  const auto linear = layer(weights.source(), table.options(), 40);
+  ASSERT_TRUE(linear) << linear.error().message;
+  for (const std::int64_t m : {1, 17, 40}) {
+    const Inputs x(m, kK);
+    std::vector<float> garbage(static_cast<std::size_t>((m + 4) * kStride), 1e38F);
+    for (std::size_t i = 0; i < garbage.size(); i += 2) {
+      garbage[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    std::vector<unsigned char> wide = test::as_bytes(garbage, DType::bf16);
+    unsigned char* slice = wide.data() + (2 * kStride + 7) * 2;  // Two rows of garbage before it, two behind it.
+    for (std::int64_t row = 0; row < m; ++row) {
+      std::memcpy(slice + row * kStride * 2, x.bytes.data() + row * kK * 2, static_cast<std::size_t>(kK * 2));
+    }
+    EXPECT_EQ(run_guarded(*linear, {slice, DType::bf16, m, kK, kStride, 1}, DType::bf16, kN),
+              run_guarded(*linear, x.view(), DType::bf16, kN))
+        << "M = " << m;
+  }
+}
+
+TEST_P(OnCpu, AZeroChannelWithScaleZeroAndRowsOfZerosGiveTheBiasExactly) {
+  if (missing()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  constexpr std::int64_t kN = 40;
+  constexpr std::int64_t kK = 68;
+  constexpr std::int64_t kM = 20;
+  const CpuTable table({kN, kK}, GetParam());
+  Weights weights(kN, kK);
+  std::fill_n(weights.codes.begin() + 3 * kK, kK, std::uint8_t{0});
+  weights.scales[3] = 0.0F;
+  const std::vector<float> bias = test::normals(kN);
+  LinearOptions options;
+  options.bias = bias.data();
+  const auto linear = layer(weights.source(), table.options(), kM, options);
+  ASSERT_TRUE(linear) << linear.error().message;
+  const auto is_bias = [&](const std::vector<unsigned char>& y, std::int64_t row, std::int64_t column) {
+    return load_as_float(y.data(), DType::bf16, row * kN + column) ==
+           bf16_to_float(float_to_bf16(bias[static_cast<std::size_t>(column)]));
+  };
+  const Inputs x(kM, kK);
+  Inputs zeros = x;
+  std::ranges::fill(zeros.bytes, static_cast<unsigned char>(0));
+  for (const std::int64_t m : {std::int64_t{1}, std::int64_t{9}, kM}) {
+    const auto y = run_guarded(*linear, zeros.view(0, m), DType::bf16, kN);
+    for (std::int64_t i = 0; i < m * kN; ++i) {
+      ASSERT_TRUE(is_bias(y, i / kN, i % kN)) << "M = " << m << ", row " << i / kN << ", column " << i % kN;
+    }
+  }
+  const auto y = run_guarded(*linear, x.view(), DType::bf16, kN);
+  for (std::int64_t column = 0; column < kN; ++column) {
+    bool all = true;
+    for (std::int64_t row = 0; row < kM; ++row) {
+      all = all && is_bias(y, row, column);
+    }
+    EXPECT_EQ(all, column == 3) << "column " << column;
+  }
+}
+
+TEST_P(OnCpu, NoRowsSucceedWithoutDataScalesOrWorkspaceAndWriteNothing) {
+  if (missing()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  constexpr std::int64_t kN = 33;
+  constexpr std::int64_t kK = 40;
+  const CpuTable table({kN, kK}, GetParam());
+  const Weights weights(kN, kK);
+  const std::vector<float> bias = test::normals(kN);
+  LinearOptions raw;
+  raw.bias = bias.data();
+  LinearOptions quantized = raw;
+  quantized.activation = ActivationMode::quantized;
+  const auto of_rows = layer(weights.source(), table.options(), 8, raw);
+  const auto of_codes = layer(weights.source(), table.options(), 8, quantized);
+  ASSERT_TRUE(of_rows && of_codes);
+  GuardedOutput y(DType::bf16, 4, kN, kN + 3);
+  MatrixView none = y.view();
+  none.rows = 0;
+  for (const MatrixView& out : {none, MatrixView{nullptr, DType::bf16, 0, kN, kN, 1}}) {
+    const auto by_rows = of_rows->run({nullptr, DType::bf16, 0, kK, kK, 1}, out, nullptr, 0);
+    EXPECT_TRUE(by_rows) << by_rows.error().message;
+    for (const Fp8Linear& linear : {*of_rows, *of_codes}) {
+      const auto by_codes = linear.run_quantized({nullptr, DType::e4m3, 0, kK, kK, 1}, nullptr, out, nullptr, 0);
+      EXPECT_TRUE(by_codes) << by_codes.error().message;
+    }
+  }
+  EXPECT_TRUE(y.guards_intact());
+  EXPECT_THAT(test::bytes_of(y.view()), testing::Each(0xFF));
+}
+
+// Address space of which only the pages that were written exist.
+class SparseMemory {
+ public:
+  explicit SparseMemory(std::int64_t bytes)
+      : bytes_(static_cast<std::size_t>(bytes)),
+        start_(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)),
+        error_(start_ == MAP_FAILED ? errno : 0) {}
+  ~SparseMemory() {
+    if (error_ == 0) {
+      ::munmap(start_, bytes_);
+    }
+  }
+  SparseMemory(const SparseMemory&) = delete;
+  SparseMemory& operator=(const SparseMemory&) = delete;
+  int error() const { return error_; }
+  unsigned char* data() { return static_cast<unsigned char*>(start_); }
+
+ private:
+  std::size_t bytes_;
+  void* start_;
+  int error_;
+};
+
+TEST_P(OnCpu, RowsFartherApartThan32BitsCountGiveTheBitsOfDenseOnes) {
+  if (missing()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  constexpr std::int64_t kM = 3;
+  constexpr std::int64_t kN = 4;
+  constexpr std::int64_t kK = 36;
+  constexpr std::int64_t kStride = (std::int64_t{1} << 31) + 8;  // The last row begins beyond 2^32 elements.
+  constexpr std::int64_t kWeightStride = (std::int64_t{1} << 31) - 1;
+  constexpr std::int64_t kGuard = 64;
+  const CpuTable table({kN, kK}, GetParam());
+  const Weights weights(kN, kK);
+  const Inputs x(kM, kK);
+  const auto dense = layer(weights.source(), table.options(), kM);
+  ASSERT_TRUE(dense) << dense.error().message;
+  const auto expected = run_guarded(*dense, x.view(), DType::bf16, kN);
+
+  SparseMemory far_x(((kM - 1) * kStride + kK) * 2);
+  SparseMemory far_y(((kM - 1) * kStride + kN + 2 * kGuard) * 2);
+  SparseMemory far_codes((kN - 1) * kWeightStride + kK);
+  for (const SparseMemory* memory : {&far_x, &far_y, &far_codes}) {
+    if (memory->error() != 0) {
+      GTEST_SKIP() << "no room for sparse rows in the address space: " << std::strerror(memory->error());
+    }
+  }
+  for (std::int64_t row = 0; row < kM; ++row) {
+    std::memcpy(far_x.data() + row * kStride * 2, x.bytes.data() + row * kK * 2, static_cast<std::size_t>(kK * 2));
+    std::memset(far_y.data() + row * kStride * 2, 0xFF, static_cast<std::size_t>((kN + 2 * kGuard) * 2));
+  }
+  for (std::int64_t n = 0; n < kN; ++n) {
+    std::memcpy(far_codes.data() + n * kWeightStride, weights.codes.data() + n * kK, static_cast<std::size_t>(kK));
+  }
+  WeightSource source = weights.source();
+  source.codes = far_codes.data();
+  source.row_stride = kWeightStride;
+  const auto linear = layer(source, table.options(), kM);
+  ASSERT_TRUE(linear) << linear.error().message;
+  Workspace workspace(linear->workspace_bytes(kM));
+  const MatrixView y = {far_y.data() + kGuard * 2, DType::bf16, kM, kN, kStride, 1};
+  const auto ok = linear->run({far_x.data(), DType::bf16, kM, kK, kStride, 1}, y, workspace.data(), workspace.bytes());
+  ASSERT_TRUE(ok) << ok.error().message;
+  EXPECT_EQ(test::bytes_of(y), expected);
+  for (std::int64_t row = 0; row < kM; ++row) {
+    const unsigned char* before = far_y.data() + row * kStride * 2;
+    const unsigned char* behind = before + (kGuard + kN) * 2;
+    EXPECT_THAT(std::vector<unsigned char>(before, before + kGuard * 2), testing::Each(0xFF)) << "row " << row;
+    EXPECT_THAT(std::vector<unsigned char>(behind, behind + kGuard * 2), testing::Each(0xFF)) << "row " << row;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, OnCpu, testing::Values("reference", "avx2", "avx512", kBaselineKernel),

@@ -196,9 +196,9 @@ bool other_threads_sleep() {
   return false;
 }
 
-[[noreturn]] void run_trapped(const WeightOptions& options, bool control) {
-  Ready ready(options);
-  if (!ready.linear || !ready.run_all() || !other_threads_sleep()) {
+// `warm`: after calls that were not trapped.
+[[noreturn]] void run_trapped(Ready& ready, bool warm, bool control) {
+  if (!ready.linear || (warm && !ready.run_all()) || !other_threads_sleep()) {
     ::_exit(kNotReady);
   }
   if (!trap_system_calls()) {
@@ -228,7 +228,8 @@ TEST_P(HotPath, RunMakesNoSystemCallButFutexes) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      run_trapped(table.options(), control);
+      Ready ready(table.options());
+      run_trapped(ready, true, control);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -240,6 +241,47 @@ TEST_P(HotPath, RunMakesNoSystemCallButFutexes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, HotPath, testing::Values("reference", "avx2", "avx512", kBaselineKernel),
+                         [](const testing::TestParamInfo<std::string>& kernel) { return kernel.param; });
+
+// Our own families only: a vendor's library may do what it likes at its first call.
+class FirstCall : public testing::TestWithParam<std::string> {
+ protected:
+  // In a process that has run nothing yet. The table is gone before anything is trapped.
+  [[noreturn]] static void run_first(bool control) {
+    std::optional<Ready> ready;
+    {
+      const test::CpuTable table({kN, kK}, GetParam());
+      ready.emplace(table.options());
+      if (!ready->linear || ready->linear->explain(1).kernel != GetParam()) {
+        ::_exit(kNotReady);
+      }
+    }
+    run_trapped(*ready, false, control);
+  }
+};
+
+TEST_P(FirstCall, AfterPrepareMakesNoSystemCallButFutexes) {
+#ifdef OCTILE_TEST_SANITIZED
+  GTEST_SKIP() << "the sanitizer makes system calls of its own";
+#endif
+  if (!test::CpuTable({kN, kK}, GetParam()).available()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // A fresh process, not a fork of one in which other tests have run.
+  for (const bool control : {true, false}) {
+    bool no_seccomp = false;
+    const auto as_wanted = [&](int status) {
+      no_seccomp = WIFEXITED(status) && WEXITSTATUS(status) == kNoSeccomp;
+      return no_seccomp || exits_with(control ? kTrapped : kQuiet, status);
+    };
+    EXPECT_EXIT(run_first(control), as_wanted, "");
+    if (no_seccomp) {
+      GTEST_SKIP() << "this kernel or container allows no seccomp filter";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OwnKernels, FirstCall, testing::Values("reference", "avx2", "avx512"),
                          [](const testing::TestParamInfo<std::string>& kernel) { return kernel.param; });
 
 }  // namespace

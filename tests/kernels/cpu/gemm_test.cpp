@@ -393,6 +393,28 @@ TEST_P(CpuGemm, AHundredRunsGiveTheSameBits) {
   }
 }
 
+TEST_P(CpuGemm, EveryConfigOfTheSearchSpaceRepeatsItsBits) {
+  SCOPED_TRACE(test::seed_text());
+  for (const std::int64_t m : {1, 16, 70}) {
+    const LinearOperands operands = LinearOperands::random(m, 208, 320);
+    Problem problem;
+    problem.n = operands.n;
+    problem.k = operands.k;
+    for (const TileConfig& c : GetParam().family->space(GetParam().device(4), problem, m)) {
+      RunOptions options;
+      options.config = c;
+      options.threads = 4;
+      const RunResult first = run_linear(GetParam(), operands, options);
+      ASSERT_EQ(first.failure, "") << c.to_json();
+      for (int i = 1; i < 30; ++i) {
+        const RunResult again = run_linear(GetParam(), operands, options);
+        ASSERT_EQ(again.failure, "") << c.to_json();
+        ASSERT_EQ(again.y, first.y) << "M = " << m << ", run " << i << ", " << c.to_json();
+      }
+    }
+  }
+}
+
 TEST_P(CpuGemm, Fp16OverflowsOnlyInTheLastRounding) {
   // The sum, 448 * 448 * 8, is beyond fp16's 65504, the result is not; and the other way round.
   LinearOperands operands = LinearOperands::of_rows(std::vector<float>(8, 448.0F), 1, 34, 8, DType::fp16);

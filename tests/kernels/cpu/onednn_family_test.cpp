@@ -227,21 +227,26 @@ TEST_F(Onednn, GivesTheBitsOfOnednnCalledDirectly) {
   }
 }
 
-// Runs bf16 rows [m, k] and returns fp32 results.
+// Runs bf16 rows [m, k] and returns results in `out`, widened.
 std::vector<float> run_rows(const Kernel& kernel, const PackedWeight& packed, const std::vector<float>& x, std::int64_t m,
-                            Activation activation = {}) {
+                            Activation activation = {}, DType out = DType::fp32) {
   const std::vector<unsigned char> bytes = test::as_bytes(x, DType::bf16);
   activation.x = {bytes.data(), DType::bf16, m, packed.k(), packed.k(), 1};
-  std::vector<float> y(static_cast<std::size_t>(m * packed.n()), std::numeric_limits<float>::quiet_NaN());
+  test::GuardedOutput y(out, m, packed.n(), packed.n());
   Workspace workspace(kernel.workspace_bytes(m));
   LaunchArgs args;
   args.activation = activation;
-  args.y = {y.data(), DType::fp32, m, packed.n(), packed.n(), 1};
+  args.y = y.view();
   args.workspace = workspace.memory.data();
   args.workspace_bytes = kernel.workspace_bytes(m);
   const Expected<void> done = kernel.run(packed, args);
   EXPECT_TRUE(done) << done.error().message;
-  return y;
+  EXPECT_TRUE(y.guards_intact());
+  std::vector<float> values(static_cast<std::size_t>(m * packed.n()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = load_as_float(y.data(), out, static_cast<std::int64_t>(i));
+  }
+  return values;
 }
 
 TEST_F(Onednn, ARowThatIsNotFiniteGivesNaNThereAndNowhereElse) {
@@ -325,6 +330,18 @@ TEST_F(Onednn, PowersOfTwoAsScalesComeOutExactlyEverywhere) {
     ASSERT_EQ(y[static_cast<std::size_t>(i)],
               64.0F * scales[static_cast<std::size_t>(i / n)] * weight.scales[static_cast<std::size_t>(i % n)])
         << "row " << i / n << ", column " << i % n;
+  }
+}
+
+TEST_F(Onednn, Fp16OverflowsOnlyInTheLastRounding) {
+  TestWeight weight(34, 8);  // Sums of 448 * 448 * 8 are beyond fp16's 65504, the results are not, but for channel 33.
+  std::ranges::fill(weight.codes, std::uint8_t{0x7E});
+  std::ranges::fill(weight.scales, 0x1p-10F);
+  weight.scales[33] = 1.0F;
+  const std::unique_ptr<Kernel> kernel = prepare({.n = 34, .k = 8, .out_dtype = DType::fp16}, 3);
+  const std::vector<float> y = run_rows(*kernel, *weight.pack(), std::vector<float>(24, 448.0F), 3, {}, DType::fp16);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    EXPECT_EQ(y[i], i % 34 == 33 ? std::numeric_limits<float>::infinity() : 1568.0F) << "element " << i;
   }
 }
 
