@@ -54,6 +54,26 @@ class OnCpu : public testing::TestWithParam<std::string> {
   testing::ScopedTrace trace{__FILE__, __LINE__, test::seed_text()};
 };
 
+TEST_P(OnCpu, TheNamedKernelIsWhatServes) {
+  if (missing()) {
+    GTEST_SKIP() << GetParam() << " does not run on this machine";
+  }
+  const CpuTable table({17, 20}, GetParam());
+  const Weights weights(17, 20);
+  const auto linear = layer(weights.source(), table.options(), 40);
+  ASSERT_TRUE(linear) << linear.error().message;
+  Problem problem;
+  problem.n = 17;
+  problem.k = 20;
+  const Device device = find_device("cpu").value();
+  const bool is_baseline = GetParam() == kBaselineKernel;
+  for (const std::int64_t m : {1, 2, 40}) {
+    const Explanation explanation = linear->explain(m);
+    EXPECT_EQ(explanation.kernel, is_baseline ? device.backend->baseline(device.info, problem)->name() : GetParam());
+    EXPECT_THAT(explanation.table_file, testing::Not(testing::IsEmpty())) << explanation.reason;
+  }
+}
+
 TEST_P(OnCpu, OddShapesWithBiasAreTheReference) {
   if (missing()) {
     GTEST_SKIP() << GetParam() << " does not run on this machine";

@@ -32,6 +32,7 @@ class CpuTable {
     TileTable table = own_table(device.info, problem, {});
     if (kernel == kBaselineKernel) {
       available_ = device.backend->baseline(device.info, problem) != nullptr;
+      table.key.weight_layout = device.backend->families().front()->layout();  // One of ours: others void the table.
       table.entries = {baseline_entry(1, kLastM)};
     }
     for (const KernelFamily* family : device.backend->families()) {
