@@ -216,7 +216,7 @@ TEST_F(TableStore, ANearNameIsNamedAndNeverUsed) {
   const TableLookup h100 = find(directory_.file("t"), "NVIDIA H100 PCIe");
   EXPECT_EQ(h100.table, nullptr);
   EXPECT_EQ(h100.near_device, "NVIDIA_H100_80GB_HBM3");
-  EXPECT_EQ(find(directory_.file("t"), "NVIDIA_H200").near_device, "");
+  EXPECT_EQ(find(directory_.file("t"), "NVIDIA_H201").near_device, "");
   // A near name with tables for other shapes only is of no use.
   EXPECT_EQ(find_table(directory_.file("t"), "NVIDIA_H20-3e", 6144, 4097).near_device, "");
 }
@@ -229,7 +229,7 @@ TEST_F(TableStore, AnAliasIsUsedOnPurpose) {
   EXPECT_EQ(lookup.table->file, path);
   EXPECT_EQ(lookup.alias, "NVIDIA_H20");
   EXPECT_EQ(find(directory_.file("t"), "NVIDIA_H20").alias, "");
-  EXPECT_EQ(find(directory_.file("t"), "NVIDIA_H200").table, nullptr);
+  EXPECT_EQ(find(directory_.file("t"), "NVIDIA_H201").table, nullptr);
 }
 
 TEST_F(TableStore, AMalformedAliasIsAFindingAndNotUsed) {
