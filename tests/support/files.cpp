@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary directories and captured log lines for tests.
+// Temporary directories and variables of the system for tests.
 #include "support/files.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 #include <system_error>
 
 namespace octile::test {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-std::mutex g_log_mutex;
-std::vector<std::pair<LogLevel, std::string>> g_log_lines;
-
-void collect(LogLevel level, std::string_view message) {
-  const std::lock_guard lock(g_log_mutex);
-  g_log_lines.emplace_back(level, message);
-}
-
-}  // namespace
 
 TemporaryDirectory::TemporaryDirectory() {
   std::string pattern = (fs::temp_directory_path() / "octile-test-XXXXXX").string();
@@ -58,25 +44,6 @@ std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.good()) << "cannot read " << path;
   return {std::istreambuf_iterator<char>(in), {}};
-}
-
-LogCapture::LogCapture() : previous_(set_log_sink(collect)) {
-  const std::lock_guard lock(g_log_mutex);
-  g_log_lines.clear();
-}
-
-LogCapture::~LogCapture() { set_log_sink(previous_); }
-
-std::vector<std::pair<LogLevel, std::string>> LogCapture::lines() {
-  const std::lock_guard lock(g_log_mutex);
-  return g_log_lines;
-}
-
-int LogCapture::count(LogLevel level, std::string_view part) {
-  const auto all = lines();
-  return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const auto& line) {
-    return line.first == level && line.second.find(part) != std::string::npos;
-  }));
 }
 
 ScopedSystemVariable::ScopedSystemVariable(const char* name, const char* value) : name_(name) {

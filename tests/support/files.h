@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary directories and captured log lines for tests.
+// Temporary directories and variables of the system for tests.
 #pragma once
-
-#include "octile/core/log.h"
 
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 namespace octile::test {
 
@@ -28,22 +24,6 @@ class TemporaryDirectory {
 };
 
 std::string read_text(const std::string& path);  // "" and a test failure where it cannot be read.
-
-// Collects what is logged while it lives. One at a time.
-class LogCapture {
- public:
-  LogCapture();
-  ~LogCapture();
-  LogCapture(const LogCapture&) = delete;
-  LogCapture& operator=(const LogCapture&) = delete;
-
-  static std::vector<std::pair<LogLevel, std::string>> lines();
-  // How many lines of `level` contain `part`.
-  static int count(LogLevel level, std::string_view part);
-
- private:
-  LogSink previous_;
-};
 
 // Sets or unsets (nullptr) a variable of the process for the life of the object. For variables of the system, such as HOME;
 // Octile's own have env::ScopedOverride.

@@ -35,13 +35,13 @@ class LogCapture {
     const std::lock_guard lock(mutex());
     return lines();
   }
-  // Lines of warnings that hold `text`.
-  std::int64_t warnings_with(std::string_view text) const {
+  // Lines of `level` that hold `text`.
+  std::int64_t count(LogLevel level, std::string_view text) const {
     const auto copy = all();
-    return std::count_if(copy.begin(), copy.end(), [&](const Line& line) {
-      return line.level == LogLevel::warning && line.text.find(text) != std::string::npos;
-    });
+    return std::count_if(copy.begin(), copy.end(),
+                         [&](const Line& line) { return line.level == level && line.text.find(text) != std::string::npos; });
   }
+  std::int64_t warnings_with(std::string_view text) const { return count(LogLevel::warning, text); }
 
  private:
   static std::vector<Line>& lines() {

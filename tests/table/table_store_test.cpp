@@ -6,6 +6,7 @@
 #include "octile/table/own_format.h"
 #include "octile/table/table_ops.h"
 #include "support/files.h"
+#include "support/log_capture.h"
 #include "table/random_tables.h"
 
 #include <gmock/gmock.h>
@@ -147,19 +148,19 @@ TEST_F(TableStore, AFileIsReadOncePerProcess) {
 
 TEST_F(TableStore, AFileIsNamedOnceWhenItIsFirstUsed) {
   const std::string path = directory_.write("t/" + field_name(kDevice), kFieldText);
-  EXPECT_EQ(test::LogCapture::count(LogLevel::info, path), 0);
+  EXPECT_EQ(log_.count(LogLevel::info, path), 0);
   for (int i = 0; i < 3; ++i) {
     EXPECT_NE(find(directory_.file("t")).table, nullptr);
     clear_table_cache();
   }
-  EXPECT_EQ(test::LogCapture::count(LogLevel::info, path), 1);
+  EXPECT_EQ(log_.count(LogLevel::info, path), 1);
 }
 
 TEST_F(TableStore, OnlyRankZeroLogs) {
   const test::ScopedSystemVariable rank("RANK", "3");
   directory_.write("t/" + field_name(kDevice), std::string("{\"_comment\": 1, \"1\": null}"));
   EXPECT_EQ(find(directory_.file("t")).findings.size(), 1U);
-  EXPECT_TRUE(test::LogCapture::lines().empty());
+  EXPECT_TRUE(log_.all().empty());
 }
 
 TEST_F(TableStore, TheFindingsOfAFileAreOneWarning) {
@@ -172,9 +173,9 @@ TEST_F(TableStore, TheFindingsOfAFileAreOneWarning) {
   ASSERT_NE(lookup.table, nullptr);
   EXPECT_EQ(lookup.findings.size(), 20U);
   EXPECT_EQ(find(directory_.file("t") + ":/elsewhere").findings.size(), 20U);
-  EXPECT_EQ(test::LogCapture::count(LogLevel::warning, path), 1);
-  EXPECT_EQ(test::LogCapture::count(LogLevel::warning, "note0"), 1);
-  EXPECT_EQ(test::LogCapture::count(LogLevel::warning, "and 15 more"), 1);
+  EXPECT_EQ(log_.count(LogLevel::warning, path), 1);
+  EXPECT_EQ(log_.count(LogLevel::warning, "note0"), 1);
+  EXPECT_EQ(log_.count(LogLevel::warning, "and 15 more"), 1);
 }
 
 TEST_F(TableStore, ABadFileIsLeftOutWithAWarningAndTheNextServes) {
@@ -185,8 +186,8 @@ TEST_F(TableStore, ABadFileIsLeftOutWithAWarningAndTheNextServes) {
   EXPECT_EQ(lookup.table->file, good);
   ASSERT_EQ(lookup.findings.size(), 1U);
   EXPECT_EQ(lookup.findings.front().file, bad);
-  EXPECT_EQ(test::LogCapture::count(LogLevel::warning, "left out"), 1);
-  EXPECT_EQ(test::LogCapture::count(LogLevel::warning, bad), 1);
+  EXPECT_EQ(log_.count(LogLevel::warning, "left out"), 1);
+  EXPECT_EQ(log_.count(LogLevel::warning, bad), 1);
 }
 
 TEST_F(TableStore, AHugeFileIsLeftOutQuickly) {
@@ -269,7 +270,7 @@ TEST_F(TableStore, ManyThreadsGetTheSameTable) {
     EXPECT_NE(table, nullptr);
     EXPECT_EQ(table, seen.front());
   }
-  EXPECT_EQ(test::LogCapture::count(LogLevel::info, path), 1);
+  EXPECT_EQ(log_.count(LogLevel::info, path), 1);
 }
 
 TEST_F(TableStore, AFileOfAFutureFormatIsNeverOverwritten) {
@@ -305,7 +306,7 @@ TEST_F(TableStore, EntriesLostByReplacingAFileAreNamed) {
   table.entries.push_back(entry_of(1, 8));
   const auto wrote = write_own_table(table, path);
   ASSERT_TRUE(wrote) << wrote.error().message;
-  EXPECT_EQ(test::LogCapture::count(LogLevel::warning, "mystery"), 1);
+  EXPECT_EQ(log_.count(LogLevel::warning, "mystery"), 1);
 }
 
 TEST_F(TableStore, ATableIsNotWrittenUnderAnothersName) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test program's main: also the worker process of the tests ("worker SCENARIO --parent PID") and a whole tuner that a
-// test may kill ("tune SCENARIO DIRECTORY [--resume]").
+// test may kill ("tune SCENARIO DIRECTORY [--resume] [M...]").
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,17 @@ int worker_main(int argc, char** argv) {
 
 int tune_main(int argc, char** argv) {
   TuneOptions options = tune_options(argv[3], argv[2]);
-  options.resume = argc > 4 && std::strcmp(argv[4], "--resume") == 0;
+  std::vector<std::int64_t> m_list;
+  for (int i = 4; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--resume") == 0) {
+      options.resume = true;
+    } else {
+      m_list.push_back(std::atoll(argv[i]));
+    }
+  }
+  if (!m_list.empty()) {
+    options.m_list = m_list;
+  }
   const Expected<TuneSummary> summary = tune_in_processes(options, argv[2]);
   if (!summary) {
     std::fprintf(stderr, "%s\n", summary.error().message.c_str());

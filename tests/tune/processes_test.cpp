@@ -30,8 +30,10 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 // Starts this test program as a tuner.
-pid_t start_tuner(const std::string& scenario, const std::string& directory, bool resume) {
+pid_t start_tuner(const std::string& scenario, const std::string& directory, bool resume,
+                  const std::vector<std::string>& m_list = {}) {
   std::vector<std::string> arguments{"/proc/self/exe", "tune", scenario, directory};
+  arguments.insert(arguments.end(), m_list.begin(), m_list.end());
   if (resume) {
     arguments.emplace_back("--resume");
   }
@@ -181,6 +183,26 @@ TEST(Processes, TwoTunersOnOneDirectoryKeepBothResults) {
     EXPECT_NE(table.find(m), nullptr) << "m = " << m;
   }
   EXPECT_EQ(table.find(16), nullptr);
+}
+
+TEST(Processes, TwoTunerProcessesOnOneDirectoryKeepBothResults) {
+  for (int trial = 0; trial < 3; ++trial) {
+    const TemporaryDirectory directory;
+    const pid_t first = start_tuner("ratio:0:1.5,cost:100,sleep:1", directory.path(), false, {"1", "2"});
+    const pid_t second = start_tuner("ratio:0:1.5,cost:100,sleep:1", directory.path(), false, {"64", "128"});
+    EXPECT_EQ(wait_for(first), 0);
+    EXPECT_EQ(wait_for(second), 0);
+    const std::vector<std::string> files = table_files(directory.path());
+    ASSERT_THAT(files, SizeIs(2)) << "one for each weight";
+    for (const std::string& file : files) {
+      std::vector<Finding> findings;
+      const TileTable table = read_table(file, findings).value();
+      for (const std::int64_t m : {1, 2, 64, 128}) {
+        EXPECT_NE(table.find(m), nullptr) << file << " m = " << m;
+      }
+      EXPECT_EQ(table.find(16), nullptr);
+    }
+  }
 }
 
 TEST(Processes, CandidatesThatCrashOrHangAreRecordedAndTheRunGoesOn) {

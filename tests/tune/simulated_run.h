@@ -3,34 +3,14 @@
 #pragma once
 
 #include "octile/tune/run_hooks.h"
+#include "support/files.h"
 #include "support/simulated_device.h"
 
-#include <unistd.h>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 namespace octile::test {
-
-// A directory of its own, removed with the object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "octile-tune-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline DeviceFinder finder_of(const SimulatedBackend& backend) {
   return [&backend](std::string_view id) -> Expected<Device> {
