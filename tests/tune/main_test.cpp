@@ -47,7 +47,8 @@ int tune_main(int argc, char** argv) {
 }  // namespace
 }  // namespace octile::test
 
-int main(int argc, char** argv) {
+// An exception ends a test program with a message, as it should.
+int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
   if (argc > 2 && std::strcmp(argv[1], "worker") == 0) {
     return octile::test::worker_main(argc, argv);
   }
