@@ -54,7 +54,13 @@ TEST(Reference, ACorrectlyRoundedResultIsWithinTheToleranceAndAnOffByOneRowIsNot
     }
     const auto good = compare_with_reference(y.data(), dtype, kN, reference, kM, kN);
     EXPECT_LE(good.largest_row, error_tolerance(dtype, kK, Accumulate::precise)) << good.to_string();
-    store_from_float(y.data(), dtype, 3 * kN + 5, 1.5F * static_cast<float>(reference[3 * kN + 5]) + 1.0F);
+    // Off by a quarter of the row's norm, far beyond every tolerance, whatever the element itself is.
+    double squares = 0;
+    for (std::int64_t n = 0; n < kN; ++n) {
+      squares += reference[3 * kN + n] * reference[3 * kN + n];
+    }
+    const double wrong = reference[3 * kN + 5] + 0.25 * std::sqrt(squares);
+    store_from_float(y.data(), dtype, 3 * kN + 5, static_cast<float>(wrong));
     const auto bad = compare_with_reference(y.data(), dtype, kN, reference, kM, kN);
     EXPECT_GT(bad.largest_row, error_tolerance(dtype, kK, Accumulate::precise));
     EXPECT_EQ(bad.worst_row, 3);
