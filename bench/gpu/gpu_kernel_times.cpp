@@ -2,7 +2,7 @@
 // Times the CUDA families' kernels at the linears of Qwen3-8B: cold weights (rotating copies of >= 400 MB), one CUDA graph a
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
-//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--pdl 1|2]
+//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--pdl 0|1|2]
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
@@ -81,11 +81,11 @@ std::vector<std::string> split(std::string_view text) {
   return parts;
 }
 
-std::int64_t number(const std::string& text) {
+std::int64_t number(const std::string& text, std::int64_t lowest = 1) {
   std::int64_t value = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      error != std::errc{} || end != text.data() + text.size() || value < 1) {
-    fail(format("want a positive number, got '{}'", text));
+      error != std::errc{} || end != text.data() + text.size() || value < lowest) {
+    fail(format("want a number >= {}, got '{}'", lowest, text));
   }
   return value;
 }
@@ -99,13 +99,13 @@ Options parse(int argc, char** argv) {
       options.json = value;
     } else if (name == "--m") {
       options.ms.clear();
-      std::ranges::transform(split(value), std::back_inserter(options.ms), number);
+      std::ranges::transform(split(value), std::back_inserter(options.ms), [](const std::string& m) { return number(m); });
     } else if (name == "--tiles") {
       options.tiles = static_cast<std::size_t>(number(value));
     } else if (name == "--families") {
       options.families = split(value);
     } else if (name == "--pdl") {
-      options.pdl = number(value);
+      options.pdl = number(value, 0);
     } else {
       fail(format("unknown option {}", name));
     }
