@@ -46,6 +46,29 @@ TEST_F(UsageTest, EveryCommandHasHelp) {
   }
 }
 
+TEST_F(UsageTest, CommandsForADeviceThatNeedNotBeHereTakeItsIdOrItsName) {
+  struct Case {
+    const char* command;
+    const char* fallback;
+    const char* name;
+  };
+  for (const Case& c :
+       {Case{"explain", "cpu (default)", "A device that"}, Case{"warmup", "cuda:0 (default)", "A GPU that"}}) {
+    const RunResult help = run({c.command, "--help"});
+    EXPECT_THAT(help.out, testing::AllOf(HasSubstr("--device ID"), HasSubstr(c.fallback), HasSubstr("--device-name NAME"),
+                                         HasSubstr(c.name)))
+        << c.command;
+    std::vector<std::string> both_given = {c.command, "--n",           "64",         "--k", "64", "--device",
+                                           "cuda:0",  "--device-name", "NVIDIA_L40S"};
+    if (c.command == std::string_view("explain")) {
+      both_given.insert(both_given.end(), {"--m", "1"});
+    }
+    const RunResult both = run(both_given);
+    EXPECT_EQ(both.status, 2) << c.command;
+    EXPECT_THAT(both.err, testing::AllOf(HasSubstr("--device-name"), HasSubstr("excludes"))) << c.command;
+  }
+}
+
 TEST_F(UsageTest, TheVersionIsPrinted) {
   const RunResult result = run({"--version"});
   EXPECT_EQ(result.status, 0);

@@ -73,9 +73,18 @@ void add_m_list(CLI::App& command, std::vector<std::int64_t>& m_list, const char
   add_parsed<parse_m_list>(command, "--m", m_list, "LIST", description)->required(required);
 }
 
-void add_device(CLI::App& command, std::string& device) {
-  command.add_option("--device", device, "The device, as `octile devices` names it: cpu (default), cuda:0, ...")
+// `ids` are examples, the default first.
+CLI::Option* add_device(CLI::App& command, std::string& device, const char* ids = "cpu (default), cuda:0") {
+  return command.add_option("--device", device, format("The device, as `octile devices` names it: {}, ...", ids))
       ->type_name("ID");
+}
+
+// One of two: a device that is here, or the name of one ("A device", "A GPU") that need not be.
+void add_device_or_name(CLI::App& command, std::string& device, const char* ids, std::string& name, const char* what) {
+  CLI::Option* here = add_device(command, device, ids);
+  command.add_option("--device-name", name, format("{} that need not be here, as in table file names", what))
+      ->type_name("NAME")
+      ->excludes(here);
 }
 
 void add_measuring(CLI::App& command, MeasureArgs& args) {
@@ -190,12 +199,7 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("explain", "Say which kernel serves an M, from which table entry, and why");
   add_shape(*command, args.explain.shape);
   add_m_list(*command, args.explain.m_list, "Numbers of tokens, as 1 or 1,4,16", true);
-  CLI::Option* device = command->add_option("--device", args.explain.device,
-                                            "The device, as `octile devices` names it: cpu (default), cuda:0, ...");
-  device->type_name("ID");
-  command->add_option("--device-name", args.explain.device_name, "A device that need not be here, as in table file names")
-      ->type_name("NAME")
-      ->excludes(device);
+  add_device_or_name(*command, args.explain.device, "cpu (default), cuda:0", args.explain.device_name, "A device");
   add_search_path(*command, args.explain.tables);
   add_json(*command, args.explain.json, "the explanation (a list where several are asked for)");
   command->footer(
@@ -208,12 +212,7 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
 void add_warmup(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("warmup", "Compile ahead the GPU kernels that a model's tables need");
   add_shape(*command, args.warmup.shape);
-  CLI::Option* device = command->add_option("--device", args.warmup.device,
-                                            "The device, as `octile devices` names it: cuda:0 (default), cuda:1, ...");
-  device->type_name("ID");
-  command->add_option("--device-name", args.warmup.device_name, "A GPU that need not be here, as in table file names")
-      ->type_name("NAME")
-      ->excludes(device);
+  add_device_or_name(*command, args.warmup.device, "cuda:0 (default), cuda:1", args.warmup.device_name, "A GPU");
   add_search_path(*command, args.warmup.tables);
   command
       ->add_option("--export", args.warmup.export_directory,
