@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -36,7 +37,8 @@ TEST_F(WarmupTest, CompilesOnceForADeviceThatIsNotHereAndExports) {
   const std::vector<std::string> command = {"warmup",      "--n",      "4096",           "--k",   "4096", "--device-name",
                                             "NVIDIA_L40S", "--tables", l40s_directory(), "--json"};
   const Json first = run_json(command, with_cache());
-  EXPECT_THAT(keys_of(first), testing::ElementsAre("device_name", "arch", "kernels", "compiled", "exported", "failures"));
+  EXPECT_THAT(keys_of(first),
+              testing::ElementsAre("device_name", "arch", "kernels", "compiled", "cached", "exported", "failures"));
   EXPECT_EQ(first["arch"], "sm_89");
   EXPECT_EQ(first["failures"], Json::array());
   EXPECT_GE(first["kernels"], 10) << "the quantiser and the tiles of the published table";
@@ -46,6 +48,7 @@ TEST_F(WarmupTest, CompilesOnceForADeviceThatIsNotHereAndExports) {
   exporting.insert(exporting.end() - 1, {"--export", path("cubins")});
   const Json second = run_json(exporting, with_cache());
   EXPECT_EQ(second["compiled"], 0);
+  EXPECT_EQ(second["cached"], second["kernels"]);
   EXPECT_EQ(second["exported"], second["kernels"]);
   std::size_t files = 0;
   for (const auto& file : std::filesystem::directory_iterator(path("cubins"))) {
@@ -71,10 +74,19 @@ TEST_F(WarmupTest, AnExportThatCannotBeWrittenIsStatusOneWithThePath) {
     GTEST_SKIP() << api.error().message;
   }
   const std::string file = write("a_file", "");
-  const RunResult result =
-      run({"warmup", "--n", "64", "--k", "64", "--device-name", "NVIDIA_H200", "--export", file + "/cubins"}, with_cache());
-  EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr(file));
+  const std::vector<std::string> command = {"warmup",        "--n",         "64",       "--k",           "64",
+                                            "--device-name", "NVIDIA_H200", "--export", file + "/cubins"};
+  const RunResult first = run(command, with_cache());
+  EXPECT_EQ(first.status, 1);
+  EXPECT_THAT(first.err, HasSubstr(file));
+  EXPECT_THAT(first.out, HasSubstr(" 0 found in the cache")) << "a failed export is no kernel";
+  const RunResult second = run(command, with_cache());
+  EXPECT_EQ(second.status, 1);
+  int kernels = 0;
+  int cached = 0;
+  EXPECT_EQ(std::sscanf(second.out.c_str(), "NVIDIA_H200: %d kernels, 0 compiled now, %d found", &kernels, &cached), 2)
+      << second.out;
+  EXPECT_EQ(cached, kernels);
 }
 
 }  // namespace

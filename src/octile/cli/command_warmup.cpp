@@ -76,7 +76,7 @@ int run_warmup(const WarmupArgs& args) {
   const WarmupResult result = device->backend->warm_up(device->info, items, args.export_directory);
 
   std::string text = format("{}: {} kernels, {} compiled now, {} found in the cache\n", device->info.name, result.kernels,
-                            result.compiled, result.kernels - result.compiled - static_cast<int>(result.failures.size()));
+                            result.compiled, result.cached);
   if (result.kernels == 0 && result.failures.empty()) {
     text = format("{}: nothing to compile\n", device->info.name);
   }

@@ -58,6 +58,7 @@ struct WarmupItem {
 struct WarmupResult {
   int kernels = 0;              // Distinct ones that the items need.
   int compiled = 0;             // Of these, not yet in the cache.
+  int cached = 0;               // Found there. The rest does not compile: a failure each.
   int exported = 0;             // Written to the export directory.
   std::vector<Error> failures;  // Items that are illegal on the device, kernels that do not compile.
 };

@@ -120,6 +120,7 @@ std::string warmup_json(const DeviceInfo& device, const WarmupResult& result) {
                {"arch", device.arch},
                {"kernels", result.kernels},
                {"compiled", result.compiled},
+               {"cached", result.cached},
                {"exported", result.exported},
                {"failures", std::move(failures)}});
 }

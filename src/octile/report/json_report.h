@@ -41,7 +41,7 @@ std::string findings_json(bool ok, std::span<const Finding> findings);
 
 std::string bench_json(const BenchResult& result);
 
-// {device_name, arch, kernels, compiled, exported, failures: ["..."]}, of `warmup`.
+// {device_name, arch, kernels, compiled, cached, exported, failures: ["..."]}, of `warmup`.
 std::string warmup_json(const DeviceInfo& device, const WarmupResult& result);
 
 // What a recorded result says beyond `bench --json`: where the numbers came from.

@@ -66,6 +66,8 @@ TEST_F(Warmup, CompilesOnceWhatTheItemsShare) {
   const WarmupResult second = warm_up(device_, items, "");
   EXPECT_EQ(second.kernels, first.kernels);
   EXPECT_EQ(second.compiled, 0);
+  EXPECT_EQ(first.cached, 0);
+  EXPECT_EQ(second.cached, second.kernels);
 }
 
 TEST_F(Warmup, EveryFamilyOfTheBackendIsRecordedWithoutADriver) {
@@ -103,6 +105,8 @@ TEST_F(Warmup, NamesAnIllegalItemAndGoesOnWithTheRest) {
   ASSERT_EQ(result.failures.size(), 1U);
   EXPECT_THAT(result.failures.front().message, testing::AllOf(HasSubstr("ada_mma"), HasSubstr("BLOCK_SIZE_K")));
   EXPECT_GT(result.compiled, 0);
+  EXPECT_EQ(result.compiled, result.kernels);
+  EXPECT_EQ(result.cached, 0) << "an illegal item is no kernel that was found";
 }
 
 TEST_F(Warmup, RecordersOfOtherThreadsAndEarlierOnesAreNotSeen) {

@@ -53,7 +53,7 @@ WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items
       result.failures.push_back(compiled[i].error());
       continue;
     }
-    result.compiled += compiled[i]->from_cache ? 0 : 1;
+    ++(compiled[i]->from_cache ? result.cached : result.compiled);
     good.push_back(requests[i]);
   }
   if (!export_directory.empty()) {
