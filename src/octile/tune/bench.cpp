@@ -81,6 +81,7 @@ class Bench {
       return std::move(device).error();
     }
     device_ = *device;
+    sampling_ = Sampling(device_.info.kind);
     Expected<std::vector<std::int64_t>> m_list = checked_m_list(options_.m_list, device_.info.kind == DeviceKind::cuda);
     if (!m_list) {
       return std::move(m_list).error();
@@ -132,8 +133,7 @@ class Bench {
     const double chosen_us = estimate_us(row.chosen, row);
     // The bare vendor takes about as long as the baseline, the floor is nothing beside them.
     const double first_s = (2 * baseline_us + chosen_us) * 1e-6 + 4 * check_s_ + (packed_[row.shape] ? 0.0 : pack_s_);
-    const Sampling sampling(device_.info.kind);
-    const double pass_s = 2 * sampling.seconds(baseline_us) + sampling.seconds(chosen_us) + sampling.seconds(0);
+    const double pass_s = 2 * sampling_.seconds(baseline_us) + sampling_.seconds(chosen_us) + sampling_.seconds(0);
     return {first_s + kFewestPasses * pass_s, first_s + kUsualPasses * pass_s};
   }
 
@@ -189,7 +189,7 @@ class Bench {
         specs.push_back(spec_of(*known));
       }
     }
-    Contest trial(*session_, Sampling(device_.info.kind), row.m, std::move(specs));
+    Contest trial(*session_, sampling_, row.m, std::move(specs));
     if (Expected<void> admitted = trial.admit(); !admitted) {
       return std::move(admitted).error();
     }
@@ -227,7 +227,7 @@ class Bench {
     }
     specs[kVendor] = std::move(*vendor);
     specs[kFloor].role = CandidateSpec::Role::floor;
-    Contest contest(*session_, Sampling(device_.info.kind), row.m, std::move(specs));
+    Contest contest(*session_, sampling_, row.m, std::move(specs));
     if (Expected<void> admitted = contest.admit(); !admitted) {
       return admitted;
     }
@@ -388,6 +388,7 @@ class Bench {
   const BenchOptions& options_;
   const RunHooks& hooks_;
   Device device_;
+  Sampling sampling_{DeviceKind::cpu};        // The device's, once it is found.
   std::vector<std::unique_ptr<Plan>> plans_;  // Choices point into their tables.
   std::vector<PendingRow> pending_;
   std::vector<bool> packed_;  // By shape.
