@@ -57,5 +57,49 @@ TEST_F(Log, OnceMeansOncePerKey) {
   EXPECT_EQ(g_seen, (std::vector<std::string>{"first", "third"}));
 }
 
+// Counts how often a message with it is formatted.
+struct Counted {
+  int* formatted;
+};
+
+}  // namespace
+}  // namespace octile
+
+template <>
+struct fmt::formatter<octile::Counted> {
+  static constexpr auto parse(format_parse_context& context) { return context.begin(); }
+  template <class Context>
+  auto format(const octile::Counted& value, Context& context) const {
+    ++*value.formatted;
+    return context.out();
+  }
+};
+
+namespace octile {
+namespace {
+
+TEST(LogLevels, AMessageBelowTheLevelIsNotFormatted) {
+  ASSERT_FALSE(is_logged(LogLevel::debug)) << "this test wants OCTILE_LOG_LEVEL unset, or info";
+  ASSERT_TRUE(is_logged(LogLevel::error));
+  int formatted = 0;
+  log_debug("{}", Counted{&formatted});
+  EXPECT_EQ(formatted, 0);
+  const LogSink previous = set_log_sink([](LogLevel /*level*/, std::string_view /*message*/) {});
+  EXPECT_TRUE(is_logged(LogLevel::debug));
+  formatted = 0;
+  log_debug("{}", Counted{&formatted});
+  EXPECT_EQ(formatted, 1) << "a sink hears everything";
+  ::setenv("RANK", "3", 1);
+  EXPECT_FALSE(is_logged(LogLevel::info));
+  EXPECT_TRUE(is_logged(LogLevel::warning));
+  formatted = 0;
+  log_info("{}", Counted{&formatted});
+  EXPECT_EQ(formatted, 0) << "only rank 0 says it";
+  log_warning("{}", Counted{&formatted});
+  EXPECT_EQ(formatted, 1);
+  ::unsetenv("RANK");
+  set_log_sink(previous);
+}
+
 }  // namespace
 }  // namespace octile

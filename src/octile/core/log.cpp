@@ -65,8 +65,21 @@ bool is_rank_zero() {
   return true;
 }
 
-void log_message(LogLevel level, std::string_view message) {
+bool is_logged(LogLevel level) {
   if (level <= LogLevel::info && !is_rank_zero()) {
+    return false;
+  }
+  return g_sink.load() != nullptr || logger().should_log(level_of(level));
+}
+
+void detail::log_formatted(LogLevel level, fmt::string_view text, fmt::format_args args) {
+  if (is_logged(level)) {
+    log_message(level, detail::vformat(text, args));
+  }
+}
+
+void log_message(LogLevel level, std::string_view message) {
+  if (!is_logged(level)) {
     return;
   }
   if (const LogSink sink = g_sink.load()) {

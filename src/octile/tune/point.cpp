@@ -107,6 +107,15 @@ class PointTuner {
   double spent_s() const { return session_.now_s() - start_s_; }
   double quota_left_s() const { return std::min(request_.quota_s - spent_s(), session_.left_s()); }
 
+  // A candidate's text is made only where it is said.
+  template <class... Args>
+  void debug(const Candidate& candidate, fmt::format_string<Args...> text, const Args&... args) const {
+    if (is_logged(LogLevel::debug)) {
+      log_debug("{} m={}: {} {}", request_.shape.name, request_.m, candidate.to_string(),
+                octile::detail::vformat(fmt::string_view(text), fmt::make_format_args(args...)));
+    }
+  }
+
   double estimate_us(const Candidate& candidate) const {
     return state_.costs.estimate_us(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
                                     candidate.predicted_us);
@@ -150,8 +159,8 @@ class PointTuner {
       result_.point.worked.push_back(kernel);
     }
     note_costs(candidate, *admission, session_.now_s() - before_s);
-    log_debug("{} m={}: {} takes {:.2f} us, predicted {:.2f} us, admitted in {:.3f} s", request_.shape.name, request_.m,
-              candidate.to_string(), admission->first_us, candidate.predicted_us, session_.now_s() - before_s);
+    debug(candidate, "takes {:.2f} us, predicted {:.2f} us, admitted in {:.3f} s", admission->first_us,
+          candidate.predicted_us, session_.now_s() - before_s);
     fastest_us_ = fastest_us_ > 0 ? std::min(fastest_us_, admission->first_us) : admission->first_us;
     return std::optional<Lane>(Lane{candidate, next_id_++, std::move(*admission)});
   }
@@ -252,7 +261,7 @@ class PointTuner {
       }
       const double us = estimate_us(candidate);
       if (!candidate.family->is_vendor() && is_hopelessly_slow(candidate)) {
-        log_debug("{} m={}: {} is hopelessly slow", request_.shape.name, request_.m, candidate.to_string());
+        debug(candidate, "is hopelessly slow");
         continue;
       }
       const double needed_s = us * 1e-6 + check_s_of(state_, candidate) + kScreeningPasses * sampling_.seconds(us);
@@ -262,8 +271,8 @@ class PointTuner {
       }
       // Families cost differently: what is too dear leaves room for what follows.
       if (spent_s() + needed_s + reserved_s > field_end_s) {
-        log_debug("{} m={}: no time for {}: {:.2f} s of {:.2f} s spent, {:.2f} s reserved, {:.2f} s needed",
-                  request_.shape.name, request_.m, candidate.to_string(), spent_s(), field_end_s, reserved_s, needed_s);
+        debug(candidate, "has no time: {:.2f} s of {:.2f} s spent, {:.2f} s reserved, {:.2f} s needed", spent_s(),
+              field_end_s, reserved_s, needed_s);
         continue;
       }
       Expected<std::optional<Lane>> lane = admit(candidate);
@@ -337,8 +346,7 @@ class PointTuner {
                      [&](const Lane* a, const Lane* b) { return median(times[a->id]) < median(times[b->id]); });
     for (const Lane* lane : lanes) {
       const std::vector<double>& seen = times[lane->id];
-      log_debug("{} m={}: screened {}: {:.2f} us", request_.shape.name, request_.m, lane->candidate.to_string(),
-                seen.empty() ? 0.0 : median(seen));
+      debug(lane->candidate, "screened: {:.2f} us", seen.empty() ? 0.0 : median(seen));
       if (finalists_.size() < kFinalists && !seen.empty()) {
         finalists_.push_back(*lane);
       }
