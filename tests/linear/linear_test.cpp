@@ -23,6 +23,7 @@ using test::Inputs;
 using test::run_guarded;
 using test::Weights;
 using test::Workspace;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -303,7 +304,12 @@ TEST_F(Linear, RefusesRawRowsWhereQuantisedOnesWereAgreedAndScalesThatAreMissing
   EXPECT_THAT(layer.run(x.view(), y.view(), workspace.data(), workspace.bytes()).error().message,
               HasSubstr("run_quantized"));
   EXPECT_THAT(layer.run_quantized(x.view(), x.scales.data(), y.view(), workspace.data(), workspace.bytes()).error().message,
-              HasSubstr("want e4m3, got bf16"));
+              HasSubstr("want e4m3 codes, got bf16"));
+  ConstMatrixView overlapping = x.codes_view();
+  overlapping.row_stride = 19;
+  EXPECT_THAT(
+      layer.run_quantized(overlapping, x.scales.data(), y.view(), workspace.data(), workspace.bytes()).error().message,
+      AllOf(HasSubstr("[2, 20] e4m3"), HasSubstr("(19, 1)")));
   EXPECT_THAT(layer.run_quantized(x.codes_view(), nullptr, y.view(), workspace.data(), workspace.bytes()).error().message,
               HasSubstr("scales"));
 }

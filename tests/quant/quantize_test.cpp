@@ -16,6 +16,7 @@
 namespace octile {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
@@ -141,6 +142,19 @@ TEST(Quantize, StridesThatAreNotRowsAreRefusedWithTheStridesInTheMessage) {
   EXPECT_FALSE(quantize_per_token({x.data(), DType::e4m3, 8, 8, 8, 1}, codes.data(), scales.data()));
   EXPECT_FALSE(quantize_per_token({x.data(), DType::e4m3fnuz, 8, 8, 8, 1}, codes.data(), scales.data()));
   EXPECT_FALSE(quantize_per_token({nullptr, DType::bf16, 8, 8, 8, 1}, codes.data(), scales.data()));
+}
+
+TEST(Quantize, ViewsOfCodesAreRefusedAsWhatTheyAre) {
+  const std::vector<std::uint8_t> codes(64);
+  EXPECT_TRUE(check_codes_view({codes.data(), DType::e4m3, 8, 8, 8, 1}, 8));
+  EXPECT_TRUE(check_codes_view({nullptr, DType::e4m3, 0, 8, 8, 1}, 8));
+  EXPECT_TRUE(check_codes_view({codes.data(), DType::e4m3, 1, 8, 0, 1}, 8)) << "one row has no stride";
+  const auto said = [&](const ConstMatrixView& view) { return check_codes_view(view, 8).error().message; };
+  EXPECT_THAT(said({codes.data(), DType::e4m3, 8, 8, 7, 1}), AllOf(HasSubstr("[8, 8] e4m3"), HasSubstr("(7, 1)")));
+  EXPECT_THAT(said({codes.data(), DType::e4m3, 8, 8, 8, 2}), AllOf(HasSubstr("[8, 8] e4m3"), HasSubstr("(8, 2)")));
+  EXPECT_THAT(said({nullptr, DType::e4m3, 8, 8, 8, 1}), AllOf(HasSubstr("[8, 8] e4m3"), HasSubstr("null")));
+  EXPECT_THAT(said({codes.data(), DType::e4m3, 8, 4, 8, 1}), HasSubstr("want [M, 8], got [8, 4]"));
+  EXPECT_THAT(said({codes.data(), DType::bf16, 8, 8, 8, 1}), HasSubstr("want e4m3 codes, got bf16"));
 }
 
 TEST(Quantize, AnEmptyBatchIsDoneAtOnce) {

@@ -36,6 +36,13 @@ Expected<void> check_strides(const char* what, DType dtype, std::int64_t rows, s
   return {};
 }
 
+Expected<void> check_shape(const char* what, const ConstMatrixView& x, std::int64_t k) {
+  if (x.cols != k) {
+    return make_error(ErrorCode::invalid_argument, "{}: want [M, {}], got [{}, {}]", what, k, x.rows, x.cols);
+  }
+  return check_strides(what, x.dtype, x.rows, x.cols, x.row_stride, x.col_stride, x.data);
+}
+
 }  // namespace
 
 float row_amax(const void* x, DType dtype, std::int64_t k) noexcept {
@@ -83,10 +90,15 @@ Expected<void> check_activation_view(const ConstMatrixView& x, std::int64_t k) {
   if (x.dtype != DType::bf16 && x.dtype != DType::fp16 && x.dtype != DType::fp32) {
     return make_error(ErrorCode::invalid_argument, "activations: want bf16, fp16 or fp32, got {}", to_string(x.dtype));
   }
-  if (x.cols != k) {
-    return make_error(ErrorCode::invalid_argument, "activations: want [M, {}], got [{}, {}]", k, x.rows, x.cols);
+  return check_shape("activations", x, k);
+}
+
+Expected<void> check_codes_view(const ConstMatrixView& codes, std::int64_t k) {
+  if (codes.dtype != DType::e4m3) {
+    return make_error(ErrorCode::invalid_argument, "activations with scales: want e4m3 codes, got {}",
+                      to_string(codes.dtype));
   }
-  return check_strides("activations", x.dtype, x.rows, x.cols, x.row_stride, x.col_stride, x.data);
+  return check_shape("activation codes", codes, k);
 }
 
 Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64_t n, DType out_dtype) {

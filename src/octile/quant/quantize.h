@@ -20,6 +20,8 @@ float quantize_row_static(const void* x, DType dtype, std::int64_t k, std::uint8
 
 // x: bf16 or fp16 (fp32 too) with col_stride 1 and row_stride >= cols. Everything else is refused with the strides printed.
 Expected<void> check_activation_view(const ConstMatrixView& x, std::int64_t k);
+// The same rules for e4m3 codes that come with their scales.
+Expected<void> check_codes_view(const ConstMatrixView& codes, std::int64_t k);
 Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64_t n, DType out_dtype);
 Expected<void> check_quantize_options(const QuantizeOptions& options);
 

@@ -106,23 +106,17 @@ void row_values(const Activation& activation, std::int64_t row, float scale, DTy
 }
 
 Expected<void> check_activation(const Activation& activation, std::int64_t k) {
-  ConstMatrixView view = activation.x;
-  if (activation.scales == nullptr) {
-    if (!std::isfinite(activation.static_scale) || activation.static_scale < 0.0F) {
-      return make_error(ErrorCode::invalid_argument, "static activation scale: want a finite value > 0, got {}",
-                        activation.static_scale);
-    }
-    if (Expected<void> ok = check_quantize_options(activation.quantize); !ok) {
-      return ok;
-    }
-  } else {
-    if (view.dtype != DType::e4m3) {
-      return make_error(ErrorCode::invalid_argument, "activations with scales: want e4m3 codes, got {}",
-                        to_string(view.dtype));
-    }
-    view.dtype = DType::bf16;  // Shape and strides are checked alike; they count elements.
+  if (activation.scales != nullptr) {
+    return check_codes_view(activation.x, k);
   }
-  return check_activation_view(view, k);
+  if (!std::isfinite(activation.static_scale) || activation.static_scale < 0.0F) {
+    return make_error(ErrorCode::invalid_argument, "static activation scale: want a finite value > 0, got {}",
+                      activation.static_scale);
+  }
+  if (Expected<void> ok = check_quantize_options(activation.quantize); !ok) {
+    return ok;
+  }
+  return check_activation_view(activation.x, k);
 }
 
 }  // namespace octile::cpu
