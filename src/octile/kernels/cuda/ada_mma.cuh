@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// y[m, n] = (sum_k x[m, k] * w[n, k] * sw[n]) * sx[m] + bias[n] with mma.sync.m16n8k32 on e4m3: the family `ada_mma`.
+// y[m, n] = (sum_k x[m, k] * w[n, k] * sw[n]) * sx[m] + bias[n] with mma.sync.m16n8k32 on e4m3, on sm_90 with m16n8k16 on
+// codes unpacked to fp16: the family `ada_mma`.
 //
 // For sm_89 and newer, every M. A block computes a tile of BLOCK_SIZE_M tokens x BLOCK_SIZE_N channels and walks K in steps
 // of BLOCK_SIZE_K bytes through a ring of kBuffers shared-memory buffers, filled by cp.async:
@@ -13,8 +14,9 @@
 // SPLIT_K > 1 writes fp32 partial sums to the workspace, which octile_ada_mma_reduce adds in the order of the splits.
 //
 // Limits: at M <= 64 memory (weights are read once; bytes in flight = buffers x tile x blocks an SM), above it the tensor
-// cores, which on sm_90 and sm_100 emulate this instruction. Rows beyond M and N are never loaded: their sums are wrong and
-// never stored. K's tail is filled with zeros by cp.async in both operands, since 0 x NaN would not be 0.
+// cores and, where operands are unpacked (sm_90, and sm_100's emulation), the conversions. Rows beyond M and N are never
+// loaded: their sums are wrong and never stored. K's tail is filled with zeros by cp.async in both operands, since 0 x NaN
+// would not be 0.
 //
 // Defines: BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, NUM_WARPS, NUM_STAGES (Triton's meaning), GROUP_SIZE_M, SPLIT_K,
 // SWAP_AB, WARPS_P, WARPS_Q, WARPS_K, STAGED (0/1: outputs pass through shared memory), PRECISE (0/1), OUT_TYPE (0 bf16, 1
@@ -52,20 +54,38 @@ constexpr int kSlice = BLOCK_SIZE_K / WARPS_K;  // and bytes of each K step.
 constexpr int kFragsP = kWarpP / 16;
 constexpr int kFragsQ = kWarpQ / 8;
 constexpr int kSegment = kSlice < 128 ? kSlice : 128;  // Bytes of K between two promotions in precise mode.
-constexpr int kSteps = kSegment / 32;
-// Unrolled code keeps more fragments in registers. Where a thread's sums leave little room beside them (of 255), which on
-// sm_90 and sm_100 with unpacked operands is soon, one K step at a time is what fits; for the largest tiles there, only the
-// order of the precise mode, which then serves both modes.
 constexpr int kSums = kFragsP * kFragsQ * 4;
-#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
-constexpr int kRoomySums = 16;
-constexpr bool kPromote = PRECISE || kSums >= 128;
-#else
-constexpr int kRoomySums = PRECISE ? 64 : 128;
+// How a fragment is multiplied. sm_90 has no e4m3 mma.sync: ptxas unpacks both operands of each, multiplies as fp16 into a
+// zero accumulator and adds with FADD. There we unpack a fragment once ourselves and let the fp16 instruction accumulate
+// (two instructions for three, no FADD): e4m3 and products of two are exact in fp16 and fp32, NaN stays NaN. sm_100 keeps
+// the emulation; where a thread's sums leave little room beside unpacked operands (of 255 registers), which is soon, one K
+// step at a time is what fits there, and for the largest tiles only the order of the precise mode, which then serves both.
+#if __CUDA_ARCH__ == 900
+constexpr bool kAsHalves = true;
 constexpr bool kPromote = PRECISE;
+// Unrolled code keeps more fragments in registers, of which 16 warps have 128 each: up to kFewSums eight K steps, up to
+// kRoomySums four, beyond it kLeastSteps.
+constexpr int kFewSums = 32;
+constexpr int kRoomySums = PRECISE && kThreads > 256 ? 32 : 64;
+constexpr int kLeastSteps = PRECISE ? 1 : 2;
+constexpr bool kLoadAhead = !PRECISE || kThreads <= 256;  // A step's codes are on their way while the one before multiplies.
+#elif __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+constexpr bool kAsHalves = false;
+constexpr bool kPromote = PRECISE || kSums >= 128;
+constexpr int kFewSums = 16;
+constexpr int kRoomySums = 16;
+constexpr int kLeastSteps = 1;
+constexpr bool kLoadAhead = false;
+#else
+constexpr bool kAsHalves = false;
+constexpr bool kPromote = PRECISE;
+constexpr int kFewSums = 16;
+constexpr int kRoomySums = PRECISE ? 64 : 128;
+constexpr int kLeastSteps = 1;
+constexpr bool kLoadAhead = false;
 #endif
-constexpr int kUnrolledSteps = kSums <= kRoomySums ? kSteps : 1;
-constexpr int kUnrolledSegments = kSums <= 16 ? 2 : 1;
+constexpr int kWords = kAsHalves ? 2 : 1;  // Registers that hold four codes.
+constexpr int kMostUnrolled = kSums <= kFewSums ? 8 : (kSums <= kRoomySums ? 4 : kLeastSteps);
 constexpr int kBytesP = kP * BLOCK_SIZE_K;
 constexpr int kBytesStage = (kP + kQ) * BLOCK_SIZE_K;
 constexpr int kStagePitch = BLOCK_SIZE_N + (SWAP_AB ? 4 : 8);  // Floats; without bank conflicts in the fragments' stores.
@@ -85,45 +105,70 @@ __device__ __forceinline__ u32 swizzle(u32 row) {
 }
 
 // Requests bytes [k_begin, k_begin + BLOCK_SIZE_K) of kRows rows; rows from `rows_left` on are left as they are, bytes from
-// k on become zero.
-template <int kRows>
-__device__ __forceinline__ void request_tile(u32 destination, const u8* source, i64 stride, i64 rows_left, u32 k_begin,
+// k on become zero. kWhole: neither happens here, so that a request is an addition and the copy.
+template <int kRows, bool kWhole>
+__device__ __forceinline__ void request_rows(u32 destination, const u8* source, i64 stride, i64 rows_left, u32 k_begin,
                                              u32 k) {
   constexpr int kChunks = BLOCK_SIZE_K / 16;
   constexpr int kRowStep = kThreads > kChunks ? kThreads / kChunks : 1;  // Rows between two requests of a thread,
   constexpr int kColumns = kThreads > kChunks ? 1 : kChunks / kThreads;  // and chunks of one row that are its own.
   const u32 first_row = kThreads > kChunks ? threadIdx.x / kChunks : 0;
   const u32 first_chunk = threadIdx.x % kChunks;
+  const u32 rows = kWhole || rows_left >= kRows ? kRows : static_cast<u32>(rows_left);
 #pragma unroll
   for (int j = 0; j < kColumns; ++j) {
     const u32 chunk = first_chunk + j * kThreads;
     const u32 position = k_begin + chunk * 16;
-    const u32 bytes = position < k ? min(k - position, 16u) : 0;
+    const u32 bytes = kWhole ? 16 : (position < k ? min(k - position, 16u) : 0);
     const u8* from = source + first_row * stride + (bytes > 0 ? position : 0);
+    // first_row has only bits below kRowStep: the permutation of row i * kRowStep + first_row is that of both parts.
+    const u32 to = destination + first_row * BLOCK_SIZE_K + ((chunk ^ swizzle(first_row)) << 4);
 #pragma unroll
-    for (u32 row = first_row, i = 0; i < (kRows + kRowStep - 1) / kRowStep; ++i, row += kRowStep) {
-      if (row < rows_left && (kRows % kRowStep == 0 || row < kRows)) {
-        cp_async_16(destination + row * BLOCK_SIZE_K + ((chunk ^ swizzle(row)) << 4), from, bytes);
+    for (u32 i = 0; i < (kRows + kRowStep - 1) / kRowStep; ++i) {
+      const u32 row = i * kRowStep;
+      if ((kWhole && kRows % kRowStep == 0) || first_row + row < rows) {
+        cp_async_16((to ^ (swizzle(row) << 4)) + row * BLOCK_SIZE_K, from, bytes);
       }
       from += kRowStep * stride;
     }
   }
 }
 
-// Where a lane reads its fragments: addresses of K step 0 in a buffer; step s of a segment is that address ^ (32 * s).
+template <int kRows>
+__device__ __forceinline__ void request_tile(u32 destination, const u8* source, i64 stride, i64 rows_left, u32 k_begin,
+                                             u32 k) {
+  if (rows_left >= kRows && k_begin + BLOCK_SIZE_K <= k) {
+    request_rows<kRows, true>(destination, source, stride, rows_left, k_begin, k);
+  } else {
+    request_rows<kRows, false>(destination, source, stride, rows_left, k_begin, k);
+  }
+}
+
+// Where a lane reads its fragments: addresses of its warp's K step 0 in a buffer.
 struct LaneAddresses {
   u32 p;
   u32 q;
 };
 
-__device__ __forceinline__ LaneAddresses lane_addresses(u32 warp_p, u32 warp_q) {
+__device__ __forceinline__ LaneAddresses lane_addresses(u32 warp_p, u32 warp_q, u32 warp_k) {
   const u32 lane = threadIdx.x % 32;
   const u32 row_p = warp_p * kWarpP + lane % 16;
   const u32 row_q = warp_q * kWarpQ + (kFragsQ > 1 ? lane % 8 + (lane / 16) * 8 : lane % 8);
+  // A slice below 128 bytes starts inside the permuted 128 bytes: its offset there is part of the permutation.
+  const u32 slice = warp_k * kSlice;
   LaneAddresses a;
-  a.p = row_p * BLOCK_SIZE_K + (((lane / 16) ^ swizzle(row_p)) << 4);
-  a.q = kBytesP + row_q * BLOCK_SIZE_K + (((lane / 8 % 2) ^ swizzle(row_q)) << 4);
+  a.p = slice / 128 * 128 + row_p * BLOCK_SIZE_K + ((((lane / 16) ^ swizzle(row_p)) << 4) ^ slice % 128);
+  a.q = slice / 128 * 128 + kBytesP + row_q * BLOCK_SIZE_K + ((((lane / 8 % 2) ^ swizzle(row_q)) << 4) ^ slice % 128);
   return a;
+}
+
+// The address of 32-byte step `step` of a slice whose step 0 is at `address`.
+__device__ __forceinline__ u32 at_step(u32 address, u32 step) { return (address + step / 4 * 128) ^ (step % 4 * 32); }
+
+template <int kCount>
+__device__ __forceinline__ void load_fragments_p(u32 (&p)[kCount][4], u32 address) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) ldmatrix_x4(p[i], address + i * 16 * BLOCK_SIZE_K);
 }
 
 template <int kCount>
@@ -143,50 +188,95 @@ __device__ __forceinline__ void load_fragments_q(u32 (&q)[kCount][2], u32 addres
   }
 }
 
-// One segment (at most 128 bytes of K) on the matrix unit's own accumulators.
-__device__ __forceinline__ void multiply_fast(float (&acc)[kFragsP][kFragsQ][4], const LaneAddresses& a) {
-#pragma unroll kUnrolledSteps
-  for (int s = 0; s < kSteps; ++s) {
-    u32 q[kFragsQ][2];
-    load_fragments_q(q, a.q ^ (s * 32));
+// A fragment's registers of codes as they are multiplied.
+template <int kCount>
+__device__ __forceinline__ void unpack(u32 (&to)[kCount * kWords], const u32 (&codes)[kCount]) {
 #pragma unroll
-    for (int i = 0; i < kFragsP; ++i) {
-      u32 p[4];
-      ldmatrix_x4(p, (a.p ^ (s * 32)) + i * 16 * BLOCK_SIZE_K);
-#pragma unroll
-      for (int j = 0; j < kFragsQ; ++j) mma_m16n8k32(acc[i][j], p, q[j][0], q[j][1]);
+  for (int i = 0; i < kCount; ++i) {
+    if constexpr (kAsHalves) {
+      e4m3x4_to_fp16(codes[i], to[i * kWords], to[i * kWords + kWords - 1]);
+    } else {
+      to[i * kWords] = codes[i];
     }
   }
 }
 
-// The same with a fresh accumulator a segment, added to the fp32 sum: the K steps of two by two fragments run one after the
-// other, so that only those need a second accumulator and not the whole tile.
+// acc += 32 codes of K of one unpacked fragment each. A lane's four codes of a row lie side by side in e4m3's order; as
+// fp16, which wants pairs 8 apart, the instruction's k are a permutation of ours, the same in both operands.
+template <int kP, int kQ>
+__device__ __forceinline__ void multiply(float (&acc)[4], const u32 (&p)[kP], const u32 (&q)[kQ]) {
+  if constexpr (kP == 8) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const u32 a[4] = {p[half * 4], p[half * 4 + 2], p[half * 4 + 1], p[half * 4 + 3]};
+      mma_m16n8k16_fp16(acc, a, q[half * 2], q[half * 2 + 1]);
+    }
+  } else {
+    mma_m16n8k32(acc, p, q[0], q[1]);
+  }
+}
+
+template <int kCountP, int kCountQ>
+struct Codes {
+  u32 p[kCountP][4];
+  u32 q[kCountQ][2];
+
+  __device__ __forceinline__ void load(const LaneAddresses& a, u32 step) {
+    load_fragments_p(p, at_step(a.p, step));
+    load_fragments_q(q, at_step(a.q, step));
+  }
+};
+
+template <int kSteps, int kCountP, int kCountQ>
+__device__ __forceinline__ void multiply_steps(float (&acc)[kCountP][kCountQ][4], const LaneAddresses& a) {
+  Codes<kCountP, kCountQ> codes;
+  if constexpr (kLoadAhead) codes.load(a, 0);
+  constexpr int kUnrolled = kSteps < kMostUnrolled ? kSteps : kMostUnrolled;
+#pragma unroll kUnrolled
+  for (int s = 0; s < kSteps; ++s) {
+    if constexpr (!kLoadAhead) codes.load(a, s);
+    u32 p[kCountP][4 * kWords];
+#pragma unroll
+    for (int i = 0; i < kCountP; ++i) unpack(p[i], codes.p[i]);
+    Codes<kCountP, kCountQ> next = codes;
+    if (kLoadAhead && s + 1 < kSteps) next.load(a, s + 1);
+#pragma unroll
+    for (int j = 0; j < kCountQ; ++j) {
+      u32 q[2 * kWords];
+      unpack(q, codes.q[j]);
+#pragma unroll
+      for (int i = 0; i < kCountP; ++i) multiply(acc[i][j], p[i], q);
+    }
+    codes = next;
+  }
+}
+
+// A warp's slice of a buffer on the matrix unit's own accumulators.
+__device__ __forceinline__ void multiply_fast(float (&acc)[kFragsP][kFragsQ][4], const LaneAddresses& a) {
+  multiply_steps<kSlice / 32>(acc, a);
+}
+
+// The same with a fresh accumulator every kSegment bytes of K, added to the fp32 sum: the K steps of two by two fragments
+// run one after the other, so that only those need a second accumulator and not the whole tile.
 __device__ __forceinline__ void multiply_precise(float (&acc)[kFragsP][kFragsQ][4], const LaneAddresses& a) {
   constexpr int kPairP = kFragsP > 1 ? 2 : 1;
   constexpr int kPairQ = kFragsQ > 1 ? 2 : 1;
+#pragma unroll 1
+  for (u32 segment = 0; segment < kSlice; segment += kSegment) {
 #pragma unroll
-  for (int i = 0; i < kFragsP; i += kPairP) {
+    for (int i = 0; i < kFragsP; i += kPairP) {
 #pragma unroll
-    for (int j = 0; j < kFragsQ; j += kPairQ) {
-      float part[kPairP][kPairQ][4] = {};
-#pragma unroll kUnrolledSteps
-      for (int s = 0; s < kSteps; ++s) {
-        u32 q[kPairQ][2];
-        load_fragments_q(q, (a.q ^ (s * 32)) + j * 8 * BLOCK_SIZE_K);
+      for (int j = 0; j < kFragsQ; j += kPairQ) {
+        float part[kPairP][kPairQ][4] = {};
+        const LaneAddresses pair = {a.p + segment + i * 16 * BLOCK_SIZE_K, a.q + segment + j * 8 * BLOCK_SIZE_K};
+        multiply_steps<kSegment / 32>(part, pair);
 #pragma unroll
         for (int r = 0; r < kPairP; ++r) {
-          u32 p[4];
-          ldmatrix_x4(p, (a.p ^ (s * 32)) + (i + r) * 16 * BLOCK_SIZE_K);
 #pragma unroll
-          for (int c = 0; c < kPairQ; ++c) mma_m16n8k32(part[r][c], p, q[c][0], q[c][1]);
-        }
-      }
+          for (int c = 0; c < kPairQ; ++c) {
 #pragma unroll
-      for (int r = 0; r < kPairP; ++r) {
-#pragma unroll
-        for (int c = 0; c < kPairQ; ++c) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) acc[i + r][j + c][e] += part[r][c][e];
+            for (int e = 0; e < 4; ++e) acc[i + r][j + c][e] += part[r][c][e];
+          }
         }
       }
     }
@@ -334,7 +424,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) octile_ada_mma(const A
   }
 
   float acc[kFragsP][kFragsQ][4] = {};
-  LaneAddresses lanes = lane_addresses(warp_p, warp_q);
+  LaneAddresses lanes = lane_addresses(warp_p, warp_q, warp_k);
   lanes.p += base;
   lanes.q += base;
   u32 buffer = 0;
@@ -352,18 +442,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) octile_ada_mma(const A
     LaneAddresses here = lanes;
     here.p += buffer * kBytesStage;
     here.q += buffer * kBytesStage;
-#pragma unroll kUnrolledSegments
-    for (u32 segment = 0; segment < kSlice; segment += kSegment) {
-      // A slice below 128 bytes starts inside the permuted 128 bytes: its offset is part of the permutation.
-      const u32 offset = warp_k * kSlice + segment;
-      LaneAddresses at = here;
-      at.p = (here.p + offset / 128 * 128) ^ (offset % 128);
-      at.q = (here.q + offset / 128 * 128) ^ (offset % 128);
-      if constexpr (kPromote) {
-        multiply_precise(acc, at);
-      } else {
-        multiply_fast(acc, at);
-      }
+    if constexpr (kPromote) {
+      multiply_precise(acc, here);
+    } else {
+      multiply_fast(acc, here);
     }
     if constexpr (kBuffers > 1) {
       buffer = buffer + 1 == kBuffers ? 0 : buffer + 1;

@@ -17,10 +17,12 @@ constexpr int kMaxRegisters = 255;      // Of a thread.
 constexpr int kRegistersPerSm = 65536;  // Of a block, too.
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxSums = 128;  // fp32 sums a thread can hold beside its fragments.
-// Up to here, splitting K among warps costs less than the shared-memory reads it saves; where the instruction is emulated a
-// read costs its unpacking, too.
+// Up to here, splitting K among warps costs less than the shared-memory reads it saves; where operands are unpacked, a read
+// costs that, too: most where we do it ourselves, once a fragment.
 constexpr int kFewSums = 32;
 constexpr int kFewSumsEmulated = 64;
+constexpr int kFewSumsHalves = kMaxSums;
+
 struct Key {
   const char* name;
   std::int64_t lowest;
@@ -55,10 +57,16 @@ Expected<std::int64_t> value_of(const TileConfig& config, const Key& key) {
   return value;
 }
 
+// ptxas emulates the e4m3 instruction: sm_100. On sm_90 the kernel multiplies as fp16 (kAsHalves in ada_mma.cuh).
 bool emulated(std::string_view arch) noexcept {
   const int capability = compute_capability(arch);
-  return capability >= 90 && capability < 120;
+  return capability >= 100 && capability < 120;
 }
+bool multiplies_halves(std::string_view arch) noexcept { return compute_capability(arch) / 10 == 9; }
+int few_sums(std::string_view arch) noexcept {
+  return multiplies_halves(arch) ? kFewSumsHalves : (emulated(arch) ? kFewSumsEmulated : kFewSums);
+}
+int register_limit(int threads) noexcept { return std::min(kMaxRegisters, kRegistersPerSm / threads); }
 
 int rows_p(const AdaTile& tile) noexcept { return tile.swap_ab ? tile.block_n : tile.block_m; }
 int rows_q(const AdaTile& tile) noexcept { return tile.swap_ab ? tile.block_m : tile.block_n; }
@@ -96,7 +104,7 @@ Expected<void> check_one_order(const DeviceInfo& device, const Problem& problem,
 // The way for the warps to share the tile that reads the fewest bytes from shared memory.
 Expected<WarpGrid> plan_warps(const AdaTile& tile, const DeviceInfo& device, int most_k_groups) {
   const std::int64_t shared_limit = device.shared_memory_bytes;
-  const int few_sums = emulated(device.arch) ? kFewSumsEmulated : kFewSums;
+  const int few = few_sums(device.arch);
   const int p = rows_p(tile);
   const int q = rows_q(tile);
   std::optional<WarpGrid> best;
@@ -112,8 +120,13 @@ Expected<WarpGrid> plan_warps(const AdaTile& tile, const DeviceInfo& device, int
       if (sums > kMaxSums || (grid.staged && staged_bytes(tile, grid) > shared_limit)) {
         continue;
       }
+      // A split of K is a choice: only where registers suffice, and two K steps a slice beside many sums.
+      if (k > 1 && (estimated_registers(tile, grid) > register_limit(tile.warps * 32) ||
+                    (sums > kFewSumsEmulated && tile.block_k / k < 64))) {
+        continue;
+      }
       // Bytes read from shared memory a byte of K, and fewer K groups where that ties.
-      const std::array<int, 3> cost = {k > 1 && sums > few_sums ? 1 : 0, along_q * p + along_p * q, k};
+      const std::array<int, 3> cost = {k > 1 && sums > few ? 1 : 0, along_q * p + along_p * q, k};
       if (!best || cost < best_cost) {
         best = grid;
         best_cost = cost;
@@ -194,6 +207,14 @@ int estimated_registers(const AdaTile& tile, const WarpGrid& grid) noexcept {
   return sums_per_thread(tile, grid) + rows_q(tile) / grid.q / 8 * 2 + 4 + kAddresses;
 }
 
+int expected_registers(const AdaTile& tile, const WarpGrid& grid, std::string_view arch) noexcept {
+  if (!multiplies_halves(arch)) {
+    return std::min(kMaxRegisters, estimated_registers(tile, grid) + 24);
+  }
+  const int fragments = rows_p(tile) / grid.p / 16 + rows_q(tile) / grid.q / 8;
+  return std::min(kMaxRegisters, sums_per_thread(tile, grid) + 36 + 4 * fragments);
+}
+
 Expected<WarpGrid> check_ada_tile(const DeviceInfo& device, const Problem& problem, const AdaTile& tile) {
   if (problem.numerics == Numerics::baseline) {
     return illegal(tile, "numerics=baseline asks for the bits of the vendor's kernel, which mma.sync does not give");
@@ -207,7 +228,7 @@ Expected<WarpGrid> check_ada_tile(const DeviceInfo& device, const Problem& probl
     return illegal(
         tile, format("{} bytes of shared memory, {} allows {} a block", bytes, device.name, device.shared_memory_bytes));
   }
-  const int limit = std::min(kMaxRegisters, kRegistersPerSm / threads);
+  const int limit = register_limit(threads);
   if (const int registers = estimated_registers(tile, *grid); threads > kMaxThreads || registers > limit) {
     return illegal(tile, format("about {} registers a thread, {} threads allow {}", registers, threads, limit));
   }

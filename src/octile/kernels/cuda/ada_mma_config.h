@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace octile::cuda {
@@ -48,6 +49,8 @@ TileConfig to_config(const AdaTile& tile);
 std::int64_t shared_bytes(const AdaTile& tile, const WarpGrid& grid) noexcept;
 // Registers a thread needs at least: its sums, one step's fragments, addresses.
 int estimated_registers(const AdaTile& tile, const WarpGrid& grid) noexcept;
+// What ptxas takes for `arch` where nothing limits it, within a few: decides how many blocks share an SM.
+int expected_registers(const AdaTile& tile, const WarpGrid& grid, std::string_view arch) noexcept;
 
 // The tile is legal for the problem on the device; the way its warps share it.
 Expected<WarpGrid> check_ada_tile(const DeviceInfo& device, const Problem& problem, const AdaTile& tile);
