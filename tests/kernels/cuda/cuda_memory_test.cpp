@@ -10,6 +10,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 namespace octile::cuda {
 namespace {
 
@@ -158,11 +160,13 @@ TEST_F(CudaMemory, AWeightOnAnotherDeviceIsRefusedWithBothNames) {
   EXPECT_THAT(refused.error().message, testing::AllOf(HasSubstr("cuda:0"), HasSubstr("cuda:1")));
 }
 
-CompiledKernel some_kernel() {
+// Different machine code for each `variant`.
+CompiledKernel some_kernel(int variant = 0, std::int64_t bytes = 64) {
   CompiledKernel compiled;
   compiled.kernel = "some_kernel";
   compiled.arch = "sm_90a";
-  compiled.cubin.resize(64);
+  compiled.cubin.resize(static_cast<std::size_t>(bytes));
+  std::memcpy(compiled.cubin.data(), &variant, sizeof(variant));
   return compiled;
 }
 
@@ -207,15 +211,62 @@ TEST_F(CudaModules, AreUnloadedWhateverFailsAndWithTheKernel) {
     EXPECT_EQ(state_->modules, 0) << call;
   }
   state_->failing_call.clear();
+  EXPECT_EQ(loaded_module_bytes(*contexts_[0]), 0);
   {
     auto first = load_kernel(*contexts_[0], some_kernel());
-    auto second = load_kernel(*contexts_[0], some_kernel());
+    auto second = load_kernel(*contexts_[0], some_kernel(1));
     ASSERT_TRUE(first && second);
+    EXPECT_EQ(state_->modules, 2);
     *first = std::move(*second);
     EXPECT_TRUE(first->loaded());
+    EXPECT_EQ(state_->modules, 1);
   }
   EXPECT_EQ(state_->modules, 0);
+  EXPECT_EQ(loaded_module_bytes(*contexts_[0]), 0);
   EXPECT_TRUE(state_->current.empty());
+}
+
+TEST_F(CudaModules, OfTheSameMachineCodeAreLoadedOnceADevice) {
+  auto first = load_kernel(*contexts_[0], some_kernel(), 1024);
+  auto again = load_kernel(*contexts_[0], some_kernel(), 2048);
+  auto elsewhere = load_kernel(*contexts_[1], some_kernel());
+  CompiledKernel renamed = some_kernel();
+  renamed.kernel = "another_kernel";
+  auto other = load_kernel(*contexts_[0], renamed);
+  ASSERT_TRUE(first && again && elsewhere && other);
+  EXPECT_EQ(first->function(), again->function());
+  EXPECT_NE(first->function(), elsewhere->function());
+  EXPECT_NE(first->function(), other->function());
+  EXPECT_EQ(state_->modules, 3);
+  EXPECT_EQ(loaded_module_bytes(*contexts_[0]), 128) << "of two cubins of 64 bytes";
+  EXPECT_EQ(loaded_module_bytes(*contexts_[1]), 64);
+  *first = LoadedKernel();
+  EXPECT_EQ(state_->modules, 3) << "the second user still has it";
+  // A larger allowance that fails leaves the module to those who have it.
+  state_->failing_call = "cuFuncSetAttribute";
+  EXPECT_FALSE(load_kernel(*contexts_[0], some_kernel(), 4096));
+  EXPECT_TRUE(load_kernel(*contexts_[0], some_kernel(), 2048)) << "allowed already";
+  state_->failing_call.clear();
+  *again = LoadedKernel();
+  EXPECT_EQ(state_->modules, 2);
+}
+
+TEST_F(CudaModules, BeyondTheBudgetAreRefusedUntilOthersAreGone) {
+  constexpr std::int64_t kEach = std::int64_t{1} << 20;
+  std::vector<LoadedKernel> kernels;
+  for (int i = 0; i < kModuleBudgetBytes / kEach; ++i) {
+    auto kernel = load_kernel(*contexts_[0], some_kernel(i, kEach));
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    kernels.push_back(std::move(*kernel));
+  }
+  EXPECT_EQ(loaded_module_bytes(*contexts_[0]), kModuleBudgetBytes);
+  const auto refused = load_kernel(*contexts_[0], some_kernel(1000));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::out_of_memory);
+  EXPECT_THAT(refused.error().message, testing::AllOf(HasSubstr("some_kernel of 64 bytes"), HasSubstr("33554432")));
+  EXPECT_TRUE(load_kernel(*contexts_[1], some_kernel(1000))) << "each device has its own";
+  kernels.pop_back();
+  EXPECT_TRUE(load_kernel(*contexts_[0], some_kernel(1000)));
 }
 
 TEST_F(CudaModules, ALaunchThatFailsSaysItsShape) {

@@ -6,9 +6,12 @@
 
 #include "octile/kernels/cuda/compile.h"
 #include "octile/kernels/cuda/driver.h"
+#include "octile/kernels/cuda/module_store.h"
 
 #include <array>
+#include <memory>
 #include <span>
+#include <utility>
 
 namespace octile::cuda {
 
@@ -21,28 +24,24 @@ struct LaunchShape {
   bool pdl = false;                             // Programmatic dependent launch (programmatic stream serialisation); sm_90.
 };
 
-// One __global__ function of a loaded module. Owns the module.
+// One __global__ function, of a module that it shares with whoever loaded the same machine code.
 class LoadedKernel {
  public:
   LoadedKernel() noexcept = default;  // Empty: loaded() is false.
-  LoadedKernel(const DeviceContext& context, CUmodule module) noexcept;
-  ~LoadedKernel();
-  LoadedKernel(LoadedKernel&& other) noexcept;
-  LoadedKernel& operator=(LoadedKernel&& other) noexcept;
+  LoadedKernel(const DeviceContext& context, std::shared_ptr<const LoadedModule> module) noexcept
+      : context_(&context), module_(std::move(module)) {}
 
-  bool loaded() const noexcept { return function_ != nullptr; }
-  CUfunction function() const noexcept { return function_; }
-  void set_function(CUfunction function) noexcept { function_ = function; }  // Of this module.
+  bool loaded() const noexcept { return module_ != nullptr; }
+  CUfunction function() const noexcept { return module_ == nullptr ? nullptr : module_->function; }
   const DeviceContext& context() const noexcept { return *context_; }
 
  private:
   const DeviceContext* context_ = nullptr;
-  CUmodule module_ = nullptr;
-  CUfunction function_ = nullptr;
+  std::shared_ptr<const LoadedModule> module_;
 };
 
-// Loads the cubin at once (never lazily) and allows `max_dynamic_shared_bytes` a block. Errors: failed with the driver's
-// words; invalid_argument where the device allows less shared memory.
+// load_module(), after a check of the shared memory. Errors: of load_module(); invalid_argument where the device allows
+// less shared memory.
 Expected<LoadedKernel> load_kernel(const DeviceContext& context, const CompiledKernel& compiled,
                                    unsigned max_dynamic_shared_bytes = 0);
 // compile() for the context's device, then load_kernel(). `request.arch` may be empty: the device's.
