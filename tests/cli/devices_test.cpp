@@ -16,7 +16,12 @@ TEST_F(DevicesTest, JsonHasExactlyTheDocumentedFields) {
   ASSERT_TRUE(list.is_array());
   ASSERT_GE(list.size(), 1U);
   for (const auto& device : list) {
-    EXPECT_EQ(keys_of(device), (std::vector<std::string>{"id", "device_name", "kind", "arch", "families", "vendors"}));
+    EXPECT_EQ(keys_of(device),
+              (std::vector<std::string>{"id", "device_name", "kind", "arch", "families", "vendors", "overhead_bytes"}));
+    EXPECT_EQ(device["overhead_bytes"].is_null(), device["kind"] == "cpu") << device.dump();
+    if (!device["overhead_bytes"].is_null()) {
+      EXPECT_LT(device["overhead_bytes"].get<std::int64_t>(), std::int64_t{64} << 20);
+    }
     ASSERT_FALSE(device["families"].empty());
     for (const auto& family : device["families"]) {
       EXPECT_EQ(keys_of(family), (std::vector<std::string>{"name", "available", "reason"}));

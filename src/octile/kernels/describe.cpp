@@ -8,8 +8,13 @@ std::vector<DeviceReport> describe_devices() {
   std::vector<DeviceReport> reports;
   for (const Backend* backend : backends()) {
     for (const DeviceInfo& device : backend->devices()) {
-      DeviceReport& report = reports.emplace_back(
-          DeviceReport{device.id, device.name, to_string(device.kind), device.arch, {}, backend->vendors(device)});
+      DeviceReport& report = reports.emplace_back(DeviceReport{device.id,
+                                                               device.name,
+                                                               to_string(device.kind),
+                                                               device.arch,
+                                                               {},
+                                                               backend->vendors(device),
+                                                               backend->overhead_bytes(device)});
       for (const KernelFamily* family : backend->families()) {
         if (family->is_vendor()) {
           continue;

@@ -4,6 +4,7 @@
 
 #include "octile/kernels/backend.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct DeviceReport {
   std::string arch;
   std::vector<FamilyReport> families;  // Ours; vendors are listed by library.
   std::vector<VendorStatus> vendors;
+  std::optional<std::int64_t> overhead_bytes;  // Device memory beyond weights and workspaces, at most; nullopt on a CPU.
 };
 
 // Every device of every backend, the CPU first.

@@ -57,7 +57,8 @@ std::string devices_json() {
                     {"kind", device.kind},
                     {"arch", device.arch},
                     {"families", std::move(families)},
-                    {"vendors", std::move(vendors)}});
+                    {"vendors", std::move(vendors)},
+                    {"overhead_bytes", device.overhead_bytes ? Json(*device.overhead_bytes) : Json(nullptr)}});
   }
   return on_one_line(list);
 }

@@ -42,6 +42,9 @@ std::string devices_text(std::span<const DeviceReport> devices) {
       table.rows.push_back({vendor.name, "vendor", state(vendor.available, vendor.version, vendor.reason)});
     }
     text += table.to_string();
+    if (device.overhead_bytes) {
+      text += format("device memory beyond weights and workspaces: at most {}\n", format_bytes(*device.overhead_bytes));
+    }
   }
   return text;
 }

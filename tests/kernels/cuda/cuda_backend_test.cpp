@@ -2,9 +2,11 @@
 // The CUDA backend: quiet and quick without a GPU; memory, contexts, graphs on one.
 #include "octile/kernels/cuda/cuda_backend.h"
 
+#include "octile/kernels/cuda/cublaslt.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/driver.h"
+#include "octile/kernels/cuda/module_store.h"
 #include "support/gpu_linear.h"
 #include "support/random.h"
 
@@ -41,6 +43,17 @@ TEST(CudaBackend, ADeviceThatIsNotThereIsRefused) {
   EXPECT_EQ(buffer.error().code, ErrorCode::unavailable) << buffer.error().message;
   EXPECT_FALSE(cuda_backend().prepare_stream_floor(absent));
   EXPECT_FALSE(cuda_backend().make_sequence(absent, {}));
+}
+
+TEST(CudaBackend, StatesTheMemoryThatItsPartsTakeAtMost) {
+  DeviceInfo device;
+  device.kind = DeviceKind::cuda;
+  device.arch = "sm_89";
+  EXPECT_EQ(cuda_backend().overhead_bytes(device), kModuleBudgetBytes) << "no vendor of products there";
+  device.arch = "sm_90";
+  const std::int64_t vendor_bytes = cublaslt_family().available(device) ? kCublasLtResidentBytes : 0;
+  EXPECT_EQ(cuda_backend().overhead_bytes(device), kModuleBudgetBytes + vendor_bytes);
+  EXPECT_LT(kModuleBudgetBytes + kCublasLtResidentBytes, std::int64_t{64} << 20);
 }
 
 TEST(CudaBackend, EveryVendorIsThereOrSaysWhyNot) {

@@ -3,12 +3,17 @@
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/module_store.h"
 #include "support/gpu_linear.h"
 #include "support/random.h"
+
+#include <octile/linear.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iostream>
+#include <utility>
 
 namespace octile::cuda {
 namespace {
@@ -177,6 +182,82 @@ TEST_F(GpuStreams, RowsBeyondTwoAndFourGigabytesAreRight) {
     EXPECT_EQ(block_at(boundary), first) << boundary;
   }
   EXPECT_EQ(block_at(m - kPeriod), first);
+}
+
+// Free memory of the current context's device.
+std::int64_t free_bytes(const Driver& driver) {
+  std::size_t free_now = 0;
+  std::size_t total = 0;
+  EXPECT_EQ(driver.mem_get_info(&free_now, &total), CUDA_SUCCESS);
+  return static_cast<std::int64_t>(free_now);
+}
+
+// What `octile devices` states, held against the driver's own account. Another program that allocates on the device
+// meanwhile makes it fail.
+TEST_F(GpuStreams, MemoryBeyondWeightsAndWorkspaceStaysWithinWhatDevicesStates) {
+  SCOPED_TRACE(test::seed_text());
+  constexpr std::int64_t kGranularity = std::int64_t{2} << 20;  // In which the driver takes memory from the device.
+  constexpr std::int64_t kMaxM = 4096;
+  const CurrentContext current(*context_);
+  // The four linears of Qwen3-8B.
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{6144, 4096}, {4096, 4096}, {24576, 4096}, {4096, 12288}};
+  std::vector<Fp8Weight> weights;
+  for (const auto& [n, k] : shapes) {
+    const std::vector<std::uint8_t> codes = test::random_codes(n * k);
+    const std::vector<float> scales = test::random_scales(n);
+    WeightSource source;
+    source.n = n;
+    source.k = k;
+    source.codes = codes.data();
+    source.scales = scales.data();
+    source.scale_count = n;
+    WeightOptions options;
+    options.device = devices_.front().id;
+    auto weight = Fp8Weight::create(source, options);
+    ASSERT_TRUE(weight) << weight.error().message;
+    weights.push_back(*std::move(weight));
+  }
+  auto x = allocate_device(*context_, kMaxM * 12288 * 2);
+  auto y = allocate_device(*context_, kMaxM * 24576 * 2);
+  ASSERT_TRUE(x && y);
+  ASSERT_TRUE(fill_bytes(*context_, (*x)->pointer(), 0, (*x)->bytes()));
+
+  const std::int64_t before = free_bytes(*driver_);
+  std::int64_t workspaces = 0;
+  std::vector<Fp8Linear> linears;
+  std::vector<std::unique_ptr<CudaBuffer>> memory;
+  // Two linears a shape: the second must load nothing that the first has.
+  for (int copy = 0; copy < 2; ++copy) {
+    for (const Fp8Weight& weight : weights) {
+      auto linear = Fp8Linear::create(weight);
+      ASSERT_TRUE(linear) << linear.error().message;
+      const auto prepared = linear->prepare(kMaxM);
+      ASSERT_TRUE(prepared) << prepared.error().message;
+      linears.push_back(*std::move(linear));
+      auto workspace = allocate_device(*context_, linears.back().workspace_bytes(kMaxM));
+      ASSERT_TRUE(workspace) << workspace.error().message;
+      workspaces += round_up((*workspace)->bytes(), kGranularity);
+      memory.push_back(std::move(*workspace));
+    }
+  }
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    const std::int64_t n = linears[i].weight().n();
+    const std::int64_t k = linears[i].weight().k();
+    for (const std::int64_t m : {1, 2, 8, 16, 17, 64, 100, 200, 512, 1024, 4096}) {
+      const auto ran = linears[i].run({(*x)->data(), DType::bf16, m, k, k, 1}, {(*y)->data(), DType::bf16, m, n, n, 1},
+                                      memory[i]->data(), memory[i]->bytes());
+      ASSERT_TRUE(ran) << ran.error().message;
+    }
+  }
+  ASSERT_EQ(driver_->stream_synchronize(nullptr), CUDA_SUCCESS);
+  const std::int64_t taken = before - free_bytes(*driver_) - workspaces;
+  const std::int64_t kernels = loaded_module_bytes(*context_);
+  RecordProperty("taken_bytes", std::to_string(taken));
+  RecordProperty("cubin_bytes", std::to_string(kernels));
+  std::cout << "beyond weights and workspaces: " << taken << " bytes; cubins of these: " << kernels << " bytes\n";
+  EXPECT_GT(kernels, 0);
+  EXPECT_LE(kernels, kModuleBudgetBytes);
+  EXPECT_LE(taken, *cuda_backend().overhead_bytes(devices_.front()));
 }
 
 }  // namespace

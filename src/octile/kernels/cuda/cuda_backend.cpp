@@ -9,6 +9,7 @@
 #include "octile/kernels/cuda/cuda_graph.h"
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
+#include "octile/kernels/cuda/module_store.h"
 #include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/stream_floor.h"
 #include "octile/kernels/cuda/warmup.h"
@@ -64,6 +65,11 @@ class CudaBackend final : public Backend {
       compiler.reason = api.error().message;
     }
     return {lt, compiler};
+  }
+
+  std::optional<std::int64_t> overhead_bytes(const DeviceInfo& device) const override {
+    static_assert(kModuleBudgetBytes + kCublasLtResidentBytes < std::int64_t{64} << 20);
+    return kModuleBudgetBytes + (cublaslt_family().available(device) ? kCublasLtResidentBytes : 0);
   }
 
   const KernelFamily* baseline(const DeviceInfo& device, const Problem& /*problem*/) const override {
