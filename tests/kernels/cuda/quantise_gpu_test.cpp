@@ -7,6 +7,7 @@
 #include "support/gpu.h"
 #include "support/random.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -223,6 +224,13 @@ TEST(QuantiseKernel, RefusesWhatBreaksTheContract) {
   EXPECT_FALSE(kernel->run(activation, x.data(), nullptr, false)) << "another K";
   activation.x = {x.data(), DType::fp32, 2, 64, 64, 1};
   EXPECT_FALSE(kernel->run(activation, x.data(), nullptr, false)) << "fp32";
+  const DeviceBytes scales(256);
+  activation.scales = static_cast<const float*>(scales.data());
+  activation.x = {x.data(), DType::e4m3, 2, 64, 63, 1};
+  const auto overlapping = kernel->run(activation, x.data(), nullptr, false);
+  ASSERT_FALSE(overlapping) << "codes with a row stride below K";
+  EXPECT_THAT(overlapping.error().message, testing::AllOf(testing::HasSubstr("e4m3"), testing::HasSubstr("(63, 1)")));
+  activation.scales = nullptr;
   activation.x = {x.data(), DType::bf16, 2, 64, 64, 1};
   activation.static_scale = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(kernel->run(activation, x.data(), nullptr, false)) << "NaN as a static scale";

@@ -117,16 +117,10 @@ std::int64_t QuantiseKernel::workspace_bytes(std::int64_t m) const noexcept {
 Expected<DeviceCodes> QuantiseKernel::run(const Activation& activation, void* workspace, CUstream stream, bool pdl) const {
   const ConstMatrixView& x = activation.x;
   const bool has_codes = activation.scales != nullptr;
-  ConstMatrixView checked = x;
-  if (has_codes) {
-    if (x.dtype != DType::e4m3) {
-      return make_error(ErrorCode::invalid_argument, "activations with scales: want e4m3 codes, got {}", to_string(x.dtype));
-    }
-    checked.dtype = DType::bf16;  // The other conditions of a view are the same for codes.
-  } else if (x.dtype != DType::bf16 && x.dtype != DType::fp16) {
+  if (!has_codes && x.dtype != DType::bf16 && x.dtype != DType::fp16) {
     return make_error(ErrorCode::invalid_argument, "activations on a GPU: want bf16 or fp16, got {}", to_string(x.dtype));
   }
-  if (auto ok = check_activation_view(checked, k_); !ok) {
+  if (auto ok = has_codes ? check_codes_view(x, k_) : check_activation_view(x, k_); !ok) {
     return ok.error();
   }
   if (x.rows > kMaxRows) {
