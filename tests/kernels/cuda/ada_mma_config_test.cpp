@@ -129,6 +129,38 @@ TEST(AdaMmaConfig, SurplusWarpsSplitKAndTheStagedOutputsAreCounted) {
   EXPECT_EQ(shared_bytes(*tile, *grid), 2 * 32 * 1024);
 }
 
+WarpGrid grid_of(const std::string& device, const TileConfig& config) {
+  const auto tile = parse_ada_tile(config);
+  EXPECT_TRUE(tile) << config.to_json();
+  const auto grid = check_ada_tile(*known_device(device), problem_of(4096, 4096), *tile);
+  EXPECT_TRUE(grid) << config.to_json();
+  return grid ? *grid : WarpGrid();
+}
+
+TEST(AdaMmaConfig, WhereOperandsAreUnpackedWarpsSplitKSoThatABlockUnpacksEachCodeOnce) {
+  const WarpGrid halves = grid_of("NVIDIA_H200", config_of(64, 64, 256, 4, 3));
+  EXPECT_EQ(halves.k, 4);
+  EXPECT_TRUE(halves.staged);
+  EXPECT_EQ(grid_of("NVIDIA_L40S", config_of(64, 64, 256, 4, 3)).k, 1);
+}
+
+TEST(AdaMmaConfig, WarpsSplitKOnlyAsFarAsRegistersAndTheirSlicesAllow) {
+  // 128 sums a thread: not beside 15 more warps, which have 128 registers each, and not with one step of 32 bytes a slice.
+  EXPECT_EQ(grid_of("NVIDIA_H200", config_of(64, 64, 512, 8, 3)).k, 8);
+  EXPECT_LT(grid_of("NVIDIA_H200", config_of(64, 64, 512, 16, 3)).k, 16);
+  EXPECT_LT(grid_of("NVIDIA_H200", config_of(64, 64, 256, 8, 3)).k, 8);
+}
+
+TEST(AdaMmaConfig, TheModelPrefersTilesThatUnpackEachCodeOnceForSixtyFourTokensOnSm90) {
+  Problem problem = problem_of(24576, 4096);
+  const DeviceInfo device = *known_device("NVIDIA_H200");
+  const AdaTile best = ada_heuristic(device, problem, 64);
+  const auto grid = check_ada_tile(device, problem, best);
+  ASSERT_TRUE(grid);
+  EXPECT_EQ(best.block_m, 64);
+  EXPECT_EQ(grid->p * grid->q, 1);
+}
+
 TEST(AdaMmaConfig, SpaceAndHeuristicAreLegalOnEveryKnownGpuForEveryKindOfProblem) {
   for (const DeviceInfo& device : known_gpus()) {
     if (!ada_mma_family().available(device)) {

@@ -91,7 +91,7 @@ TEST_F(DeviceSources, ASampleOfTheSpaceCompilesWithoutSpills) {
   problem.n = 4096;
   problem.k = 4096;
   for (const Target& target : kTargets) {
-    for (const std::int64_t m : {1, 16, 64, 512}) {
+    for (const std::int64_t m : {1, 16, 32, 64, 512}) {
       const auto space = ada_space(*known_device(target.device), problem, m);
       const Accumulate accumulate = m == 64 ? Accumulate::precise : Accumulate::fast;
       for (const std::size_t i : {std::size_t{0}, space.size() - 1}) {

@@ -63,12 +63,13 @@ constexpr int kSums = kFragsP * kFragsQ * 4;
 #if __CUDA_ARCH__ == 900
 constexpr bool kAsHalves = true;
 constexpr bool kPromote = PRECISE;
-// Unrolled code keeps more fragments in registers, of which 16 warps have 128 each: up to kFewSums eight K steps, up to
-// kRoomySums four, beyond it kLeastSteps.
-constexpr int kFewSums = 32;
-constexpr int kRoomySums = PRECISE && kThreads > 256 ? 32 : 64;
+// Unrolled code keeps more fragments in registers: up to kFewSums eight K steps, up to kRoomySums four, beyond it
+// kLeastSteps.
+constexpr int kFewSums = PRECISE ? 16 : 32;
+constexpr int kRoomySums = PRECISE ? 32 : 64;
 constexpr int kLeastSteps = PRECISE ? 1 : 2;
-constexpr bool kLoadAhead = !PRECISE || kThreads <= 256;  // A step's codes are on their way while the one before multiplies.
+// A step's codes are on their way while the step before is multiplied, where registers suffice (16 warps have 128 each).
+constexpr bool kLoadAhead = PRECISE ? kThreads <= 256 : kFragsQ <= 8;
 #elif __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
 constexpr bool kAsHalves = false;
 constexpr bool kPromote = PRECISE || kSums >= 128;
