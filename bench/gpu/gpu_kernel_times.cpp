@@ -2,7 +2,7 @@
 // Times the CUDA families' kernels at the linears of Qwen3-8B: cold weights (rotating copies of >= 400 MB), one CUDA graph a
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
-//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--pdl 0|1|2]
+//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--scopes gemm,linear] [--pdl 0|1|2]
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
@@ -12,9 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <future>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -42,6 +40,7 @@ struct Options {
   std::vector<std::int64_t> ms = {1, 8, 16, 64};
   std::size_t tiles = 6;
   std::vector<std::string> families = {"ada_mma"};
+  std::vector<std::string> scopes = {"gemm", "linear"};
   std::optional<std::int64_t> pdl;  // Of our own families' configs; absent: their default.
 };
 
@@ -104,6 +103,8 @@ Options parse(int argc, char** argv) {
       options.tiles = static_cast<std::size_t>(number(value));
     } else if (name == "--families") {
       options.families = split(value);
+    } else if (name == "--scopes") {
+      options.scopes = split(value);
     } else if (name == "--pdl") {
       options.pdl = number(value, 0);
     } else {
@@ -241,16 +242,17 @@ class Bench {
 
   // All kernels of a shape at once into the cache, since compiling them one by one takes longer than timing them.
   void compile_ahead(const Shape& shape) {
-    std::vector<std::future<bool>> compiled;
+    std::vector<WarmupItem> items;
     for (const std::string& name : options_.families) {
       const KernelFamily* family = family_named(name);
       for (const std::int64_t m : options_.ms) {
-        for (const TileConfig& config : configs_of(*family, shape, m)) {
-          compiled.push_back(std::async(std::launch::async, [this, family, config, m, problem = problem_of(shape)] {
-            return family->prepare(device_.info, problem, config, m).has_value();
-          }));
+        for (TileConfig& config : configs_of(*family, shape, m)) {
+          items.push_back({family, problem_of(shape), std::move(config)});
         }
       }
+    }
+    for (const Error& error : device_.backend->warm_up(device_.info, items, "").failures) {
+      std::printf("%s: %s\n", shape.name, error.message.c_str());
     }
   }
 
@@ -303,7 +305,7 @@ class Bench {
     for (const std::string& name : options_.families) {
       const KernelFamily* family = family_named(name);
       for (const TileConfig& config : configs_of(*family, shape, m)) {
-        for (const char* scope : {"gemm", "linear"}) {
+        for (const std::string& scope : options_.scopes) {
           auto kernel = family->prepare(device_.info, problem_of(shape), config, m);
           if (!kernel) {
             std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), config.to_json().c_str(),
@@ -330,7 +332,7 @@ class Bench {
     }
     std::printf("%-8s M=%-5lld floor %7.2f", shape.name, static_cast<long long>(m), candidates.front().row.us);
     for (const std::string& family : options_.families) {
-      for (const char* scope : {"gemm", "linear"}) {
+      for (const std::string& scope : options_.scopes) {
         const Row* first = nullptr;
         const Row* best = nullptr;
         for (const Candidate& candidate : candidates) {
@@ -340,10 +342,8 @@ class Bench {
           }
         }
         if (best != nullptr) {
-          std::printf(" | %s %s heuristic %.2f best %.2f", family.c_str(), scope, first->us, best->us);
-          if (std::strcmp(scope, "gemm") == 0) {
-            std::printf(" %s", best->config.c_str());
-          }
+          std::printf(" | %s %s heuristic %.2f best %.2f %s", family.c_str(), scope.c_str(), first->us, best->us,
+                      best->config.c_str());
         }
       }
     }

@@ -41,7 +41,9 @@ TEST(HopperDecodeConfig, IllegalConfigsAreRefusedWithTheReason) {
   EXPECT_EQ(why_illegal({8, 2, 6, 1}), "legal");
   EXPECT_THAT(why_illegal({12, 2, 6, 1}), HasSubstr("TOKENS"));
   EXPECT_THAT(why_illegal({8, 2, 6, 3}), HasSubstr("SPLIT_K"));
+  EXPECT_THAT(why_illegal({8, 2, 6, 1, 96}), HasSubstr("ROWS"));
   EXPECT_THAT(why_illegal({64, 4, 8, 1}), HasSubstr("bytes of shared memory"));
+  EXPECT_THAT(why_illegal({128, 1, 2, 1, 256}), HasSubstr("sums do not fit the ring"));
   EXPECT_THAT(why_illegal({8, 0, 6, 1}), HasSubstr("K_CHUNKS = 0"));
   TileConfig unknown = to_config(DecodeTile{8, 2, 6, 1});
   unknown.set("num_warps", 4);
@@ -97,7 +99,9 @@ std::vector<DecodeTile> tiles_of_every_kind() {
   }
   for (const DecodeTile& tile :
        {DecodeTile{8, 1, 12, 2}, DecodeTile{8, 4, 3, 4}, DecodeTile{16, 2, 5, 8}, DecodeTile{32, 4, 2, 2},
-        DecodeTile{64, 1, 6, 4}, DecodeTile{128, 1, 3, 2}, DecodeTile{8, 8, 2, 1}}) {
+        DecodeTile{64, 1, 6, 4}, DecodeTile{128, 1, 3, 2}, DecodeTile{8, 8, 2, 1}, DecodeTile{8, 4, 6, 1, 48},
+        DecodeTile{16, 1, 3, 2, 48}, DecodeTile{24, 2, 2, 1, 32}, DecodeTile{8, 1, 32, 4, 32}, DecodeTile{64, 2, 4, 1, 128},
+        DecodeTile{16, 1, 2, 4, 128}, DecodeTile{32, 2, 3, 2, 192}, DecodeTile{128, 1, 4, 1, 256}}) {
     tiles.push_back(tile);
   }
   return tiles;

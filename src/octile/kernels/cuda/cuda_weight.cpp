@@ -3,8 +3,10 @@
 #include "octile/kernels/cuda/cuda_weight.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/quant/weight_source.h"
 
+#include <cstddef>
 #include <vector>
 
 namespace octile::cuda {
@@ -49,6 +51,17 @@ Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& contex
           upload_bytes(context, weight->scales(), scales.data(), n_padded * static_cast<std::int64_t>(sizeof(float)));
       !copied) {
     return copied.error();
+  }
+  if (const auto encoder = find_tensor_map_encoder(*context.driver);
+      encoder && compute_capability(context.info.arch) >= 90) {
+    const CurrentContext current(context);  // The driver checks the address against it.
+    CudaWeight::RowBoxes boxes = {};
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      if (auto ok = encode_rows(*encoder, weight->codes(), source.n, source.k, k_padded, kWeightBoxRows[i], boxes[i]); !ok) {
+        return ok.error();
+      }
+    }
+    weight->set_row_boxes(boxes);
   }
   return weight;
 }

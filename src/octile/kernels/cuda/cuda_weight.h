@@ -3,8 +3,11 @@
 #pragma once
 
 #include "octile/kernels/cuda/cuda_memory.h"
+#include "octile/kernels/cuda/tensor_map.h"
 #include "octile/kernels/family.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -12,6 +15,8 @@
 namespace octile::cuda {
 
 inline constexpr std::string_view kRowMajor = "row_major";
+// Channels of one request of the copy engine: the heights that a weight keeps a map for.
+inline constexpr std::array kWeightBoxRows = {32, 48, 64};
 inline constexpr std::int64_t kWeightPadding = 16;  // Elements: 16-byte loads and cuBLASLt need rows at multiples of it.
 
 // `value` rounded up to a multiple of `multiple`.
@@ -35,6 +40,10 @@ class CudaWeight final : public PackedWeight {
   std::int64_t n_padded() const noexcept { return round_up(n_, kWeightPadding); }
   std::int64_t k_padded() const noexcept { return round_up(k_, kWeightPadding); }  // The row stride of the codes.
   CUdeviceptr codes() const noexcept { return memory_->pointer(); }
+  // The codes [n, k] in boxes of kWeightBoxRows[i] x 128 bytes. All zero before sm_90 and with drivers that know no maps.
+  using RowBoxes = std::array<TensorMap, kWeightBoxRows.size()>;
+  const TensorMap& row_boxes(std::size_t i) const noexcept { return row_boxes_[i]; }
+  void set_row_boxes(const RowBoxes& boxes) noexcept { row_boxes_ = boxes; }
   CUdeviceptr scales() const noexcept { return codes() + static_cast<CUdeviceptr>(round_up(n_padded() * k_padded(), 256)); }
 
  private:
@@ -42,6 +51,7 @@ class CudaWeight final : public PackedWeight {
   std::unique_ptr<CudaBuffer> memory_;
   std::int64_t n_;
   std::int64_t k_;
+  RowBoxes row_boxes_ = {};
 };
 
 // `weight` as a CudaWeight on the device of `context`; the Error (invalid_argument) says what came instead.

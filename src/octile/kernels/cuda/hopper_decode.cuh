@@ -5,8 +5,11 @@
 // In decoding a linear costs reading its weights once. So the weights are the 64-row operand, the tokens the narrow one:
 //
 //                     K ->  SPLIT_K blocks of a cluster share a row tile's K
-//   w [ 64 channels ][ 128 B ][ 128 B ] ...   one producer thread keeps STAGES x K_CHUNKS x 128 bytes of K in flight (TMA,
-//   x [ TOKENS      ][ 128 B ][ 128 B ] ...   mbarriers), one warpgroup multiplies: 64 x TOKENS sums in registers
+//   w [ ROWS channels ][ 128 B ][ 128 B ] ...   one producer thread keeps STAGES x K_CHUNKS x 128 bytes of K in flight (TMA,
+//   x [ TOKENS        ][ 128 B ][ 128 B ] ...   mbarriers), a warpgroup a 64 channels multiplies: 64 x TOKENS sums each
+//
+// ROWS below 64 let a layer have a block for nearly every SM (qkv 48, o 32 of an H200's 132) without a split of K: the
+// multiplication still takes 64 rows and reads what lies behind the block's own, which reaches no output; it has the time.
 //
 // The sums go to the block's own shared memory; after a cluster barrier every block adds its share of the tokens from all
 // blocks of the cluster, in the order of their ranks, through distributed shared memory: no workspace, no atomics, the same
@@ -16,13 +19,11 @@
 // are the channels' scales. Limited by bytes in flight (ring x blocks an SM) and, on short linears, by the chain wait ->
 // codes -> multiply -> reduce -> store.
 //
-// Defines: TOKENS (8..128, columns of one wgmma), K_CHUNKS (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8),
-// PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// Defines: ROWS (32, 48 or 64..256 in steps of 64: channels of a block), TOKENS (8..128, columns of one wgmma), K_CHUNKS
+// (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8), PRECISE (0/1: sums promoted every 128 elements of K),
+// OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+#include "tma.cuh"
 #include "wgmma.cuh"
-
-struct alignas(64) TensorMap {
-  u64 opaque[16];
-};
 
 struct HopperDecodeParams {
   const float* sx;    // [m]
@@ -33,70 +34,36 @@ struct HopperDecodeParams {
   i64 n;
   i64 k;  // Below 2^31.
   i64 y_stride;
-  u32 y_aligned;         // 1: base and row stride of y are multiples of 4 elements.
-  u32 prefetch_weights;  // 1: the weights are not written by the kernel before this one.
+  u32 y_aligned;           // 1: base and row stride of y are multiples of 4 elements.
+  u32 stages_before_wait;  // Stages of weights requested before the wait for the kernel that makes the codes.
 };
 
 static_assert(sizeof(HopperDecodeParams) == 72, "the host fills the same struct");
 
-constexpr u32 kRows = 64;
-constexpr u32 kConsumers = 128;
+constexpr u32 kGroups = (ROWS + 63) / 64;  // Multiplying warpgroups.
+constexpr u32 kGroupRows = ROWS < 64 ? ROWS : 64;
+constexpr u32 kConsumers = 128 * kGroups;
+constexpr u32 kWarps = kConsumers / 32;
 constexpr u32 kChunkBytes = 128;
-constexpr u32 kBytesW = K_CHUNKS * kRows * kChunkBytes;
-constexpr u32 kBytesX = K_CHUNKS * TOKENS * kChunkBytes;
-constexpr u32 kBytesStage = kBytesW + kBytesX;
+constexpr u32 kBoxW = kGroupRows * kChunkBytes;
+constexpr u32 kBoxX = TOKENS * kChunkBytes;
+constexpr u32 kBytesW = K_CHUNKS * kGroups * kBoxW;
+constexpr u32 kBytesStage = kBytesW + K_CHUNKS * kBoxX;
+constexpr u32 kBytesRing = STAGES * kBytesStage;
+constexpr u32 kBytesBehind = (64 - kGroupRows) * kChunkBytes;  // Of the ring: what the last multiplication reads too much.
 constexpr u32 kSums = TOKENS / 2;
-constexpr u32 kStagePitch = kRows + 4;  // Floats a token in the staged sums; without bank conflicts.
-constexpr u32 kQuads = TOKENS * kRows / 4;
-constexpr u32 kQuadsOfRank = kQuads / SPLIT_K;
+constexpr u32 kStagePitch = ROWS + 4;  // Floats a token in the staged sums; without bank conflicts.
+constexpr u32 kQuadsOfToken = ROWS / 4;
+constexpr u32 kQuadsOfRank = TOKENS * kQuadsOfToken / SPLIT_K;
 
+static_assert(ROWS == 32 || ROWS == 48 || (ROWS % 64 == 0 && ROWS <= 256), "channels of one or more warpgroups");
 static_assert(STAGES <= 32, "a lane of the producing warp a stage");
 static_assert(TOKENS % 8 == 0 && TOKENS % SPLIT_K == 0, "every block of a cluster finishes whole tokens");
-static_assert(TOKENS * kStagePitch * 4 <= STAGES * kBytesStage, "the staged sums lie where the ring was");
+static_assert(TOKENS * kStagePitch * 4 <= kBytesRing, "the staged sums lie where the ring was");
 
 extern __shared__ __align__(1024) u8 ring[];
 
-__device__ __forceinline__ void barrier_init(u32 barrier, u32 count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-__device__ __forceinline__ void barrier_expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(u32 barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
-      "again_%=;\n}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-__device__ __forceinline__ void request_box(u32 destination, const TensorMap& map, u32 k, u32 row, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-          destination),
-      "l"(&map), "r"(k), "r"(row), "r"(barrier)
-      : "memory");
-}
-__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-__device__ __forceinline__ void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-__device__ __forceinline__ void consumers_barrier() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
-// Four floats at `address` of the shared memory of block `rank` of the cluster.
-__device__ __forceinline__ float4 load_from_rank(u32 address, u32 rank) {
-  float4 v;
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, "
-      "[remote];\n}\n"
-      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-      : "r"(address), "r"(rank)
-      : "memory");
-  return v;
-}
+__device__ __forceinline__ void consumers_barrier() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory"); }
 
 struct Work {
   u32 row;    // First channel.
@@ -109,7 +76,7 @@ struct Work {
 __device__ __forceinline__ Work work_of(const HopperDecodeParams& p) {
   Work work;
   work.rank = SPLIT_K > 1 ? blockIdx.x % SPLIT_K : 0;
-  work.row = blockIdx.x / SPLIT_K * kRows;
+  work.row = blockIdx.x / SPLIT_K * ROWS;
   work.token = blockIdx.y * TOKENS;
   constexpr u32 kStageK = K_CHUNKS * kChunkBytes;
   const u32 stages = (static_cast<u32>(p.k) + kStageK - 1) / kStageK;
@@ -118,45 +85,58 @@ __device__ __forceinline__ Work work_of(const HopperDecodeParams& p) {
   return work;
 }
 
-// One thread: fills the ring. Chunks that begin beyond K are all zeros from TMA, too.
-__device__ __forceinline__ void produce(const TensorMap& map_w, const TensorMap& map_x, const HopperDecodeParams& p,
-                                        const Work& work, u32 base, u32 full, u32 empty) {
+// Where the block's pieces lie in shared memory.
+struct Shared {
+  u32 base;   // The ring.
+  u32 full;   // STAGES barriers "has arrived".
+  u32 empty;  // STAGES barriers "has been read".
+};
+
+__device__ __forceinline__ void request_w(const TensorMap& map, const Work& work, const Shared& shared, u32 stage,
+                                          u32 slot) {
+#pragma unroll
+  for (u32 c = 0; c < K_CHUNKS; ++c) {
+#pragma unroll
+    for (u32 g = 0; g < kGroups; ++g) {
+      request_box(shared.base + slot * kBytesStage + (c * kGroups + g) * kBoxW, map,
+                  ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.row + kGroupRows * g, shared.full + 8 * slot);
+    }
+  }
+}
+__device__ __forceinline__ void request_x(const TensorMap& map, const Work& work, const Shared& shared, u32 stage,
+                                          u32 slot) {
+#pragma unroll
+  for (u32 c = 0; c < K_CHUNKS; ++c) {
+    request_box(shared.base + slot * kBytesStage + kBytesW + c * kBoxX, map,
+                ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.token, shared.full + 8 * slot);
+  }
+}
+
+// One thread: the weights that need not wait for the codes. Chunks that begin beyond K are all zeros from TMA.
+__device__ __forceinline__ u32 request_first(const TensorMap& map_w, const HopperDecodeParams& p, const Work& work,
+                                             const Shared& shared) {
+  const u32 before = min(min(work.end - work.begin, static_cast<u32>(STAGES)), p.stages_before_wait);
+  for (u32 s = 0; s < before; ++s) {
+    barrier_expect(shared.full + 8 * s, kBytesStage);
+    request_w(map_w, work, shared, s, s);
+  }
+  return before;
+}
+
+// The same thread: the codes that belong to them, then all the rest, stage by stage: codes behind the weights of a whole
+// ring would keep the first multiplication waiting (1.3 us for 200 KB).
+__device__ __forceinline__ void request_rest(const TensorMap& map_w, const TensorMap& map_x, const Work& work,
+                                             const Shared& shared, u32 before) {
   const u32 stages = work.end - work.begin;
-  const u32 ahead = min(stages, static_cast<u32>(STAGES));
-  auto request_w = [&](u32 stage, u32 slot) {
-#pragma unroll
-    for (u32 c = 0; c < K_CHUNKS; ++c) {
-      request_box(base + slot * kBytesStage + c * kRows * kChunkBytes, map_w,
-                  ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.row, full + 8 * slot);
-    }
-  };
-  auto request_x = [&](u32 stage, u32 slot) {
-#pragma unroll
-    for (u32 c = 0; c < K_CHUNKS; ++c) {
-      request_box(base + slot * kBytesStage + kBytesW + c * TOKENS * kChunkBytes, map_x,
-                  ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.token, full + 8 * slot);
-    }
-  };
-  // With nothing to wait for, a stage's codes are requested beside its weights: behind those of the whole ring they would
-  // keep the first multiplication waiting (1.3 us for 25 stages).
-  const bool early = p.prefetch_weights != 0;
-  if (!early) dependency_wait();
-  for (u32 s = 0; s < ahead; ++s) {
-    barrier_expect(full + 8 * s, kBytesStage);
-    request_w(s, s);
-    if (!early) request_x(s, s);
-  }
-  if (early) {
-    dependency_wait();
-    for (u32 s = 0; s < ahead; ++s) request_x(s, s);
-  }
-  u32 slot = 0;
-  u32 parity = 0;
-  for (u32 s = ahead; s < stages; ++s) {
-    barrier_wait(empty + 8 * slot, parity);
-    barrier_expect(full + 8 * slot, kBytesStage);
-    request_w(s, slot);
-    request_x(s, slot);
+  dependency_wait();
+  for (u32 s = 0; s < before; ++s) request_x(map_x, work, shared, s, s);
+  u32 slot = before % STAGES;
+  u32 parity = before < STAGES ? 1 : 0;  // Flips to 0 with the first round that waits for slots.
+  for (u32 s = before; s < stages; ++s) {
+    if (s >= STAGES) barrier_wait(shared.empty + 8 * slot, parity);
+    barrier_expect(shared.full + 8 * slot, kBytesStage);
+    request_w(map_w, work, shared, s, slot);
+    request_x(map_x, work, shared, s, slot);
     if (++slot == STAGES) {
       slot = 0;
       parity ^= 1;
@@ -164,16 +144,18 @@ __device__ __forceinline__ void produce(const TensorMap& map_w, const TensorMap&
   }
 }
 
-// The warpgroup: multiplies what arrives.
-__device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, u32 base, u32 full, u32 empty) {
+// The warpgroups: multiply what arrives. A slot is given back when its multiplication has ended: in fast mode the next one
+// has been issued by then.
+__device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, const Shared& shared) {
+  const u32 group = threadIdx.x / 128;
   u32 slot = 0;
   u32 parity = 0;
 #pragma unroll
   for (u32 i = 0; i < kSums; ++i) sums[i] = 0.0f;
   for (u32 s = 0; s < stages; ++s) {
-    barrier_wait(full + 8 * slot, parity);
-    const u64 w = wgmma_descriptor(base + slot * kBytesStage);
-    const u64 x = wgmma_descriptor(base + slot * kBytesStage + kBytesW);
+    barrier_wait(shared.full + 8 * slot, parity);
+    const u64 w = wgmma_descriptor(shared.base + slot * kBytesStage + group * kBoxW);
+    const u64 x = wgmma_descriptor(shared.base + slot * kBytesStage + kBytesW);
 #if PRECISE
 #pragma unroll
     for (u32 c = 0; c < K_CHUNKS; ++c) {
@@ -183,32 +165,35 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, u32 ba
       wgmma_fence();
 #pragma unroll
       for (u32 step = 0; step < 4; ++step) {
-        wgmma(part, w + c * (kRows * kChunkBytes >> 4) + 2 * step, x + c * (TOKENS * kChunkBytes >> 4) + 2 * step,
-              step == 0 ? 0 : 1);
+        wgmma(part, w + c * (kGroups * kBoxW >> 4) + 2 * step, x + c * (kBoxX >> 4) + 2 * step, step == 0 ? 0 : 1);
       }
       wgmma_commit();
       wgmma_wait(part);
 #pragma unroll
       for (u32 i = 0; i < kSums; ++i) sums[i] += part[i];
     }
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + 8 * slot);
 #else
     wgmma_fence();
 #pragma unroll
     for (u32 c = 0; c < K_CHUNKS; ++c) {
 #pragma unroll
       for (u32 step = 0; step < 4; ++step) {
-        wgmma(sums, w + c * (kRows * kChunkBytes >> 4) + 2 * step, x + c * (TOKENS * kChunkBytes >> 4) + 2 * step, 1);
+        wgmma(sums, w + c * (kGroups * kBoxW >> 4) + 2 * step, x + c * (kBoxX >> 4) + 2 * step, 1);
       }
     }
     wgmma_commit();
-    wgmma_wait(sums);
+    wgmma_wait_all_but_last();
+    if (s > 0 && threadIdx.x % 32 == 0) barrier_arrive(shared.empty + 8 * (slot == 0 ? STAGES - 1 : slot - 1));
 #endif
-    if (threadIdx.x % 32 == 0) barrier_arrive(empty + 8 * slot);
     if (++slot == STAGES) {
       slot = 0;
       parity ^= 1;
     }
   }
+#if !PRECISE
+  wgmma_wait(sums);
+#endif
 }
 
 // Sums to shared memory as [token][channel]; thread t of warp w holds channels 16 w + t / 4 (+ 8) of tokens 8 j + 2 (t % 4)
@@ -216,6 +201,7 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, u32 ba
 __device__ __forceinline__ void stage_sums(const float (&sums)[kSums], float* staged) {
   const u32 channel = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
   const u32 token = threadIdx.x % 4 * 2;
+  if (ROWS < 64 && channel >= ROWS) return;  // Warps of no channel of the block.
 #pragma unroll
   for (u32 j = 0; j < TOKENS / 8; ++j) {
     float* at = staged + (8 * j + token) * kStagePitch + channel;
@@ -229,71 +215,78 @@ __device__ __forceinline__ void stage_sums(const float (&sums)[kSums], float* st
 extern "C" __global__ void __launch_bounds__(kConsumers + 32, 1)
     octile_hopper_decode(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x,
                          const HopperDecodeParams p) {
-  const u32 base = shared_address(ring);
-  const u32 full =
-      base + STAGES * kBytesStage;  // Behind the ring: STAGES barriers "has arrived", then STAGES "has been read".
-  const u32 empty = full + 8 * STAGES;
+  launch_dependents();
   const Work work = work_of(p);
+  Shared shared;
+  shared.base = shared_address(ring);
+  shared.full = shared.base + kBytesRing + kBytesBehind;
+  shared.empty = shared.full + 8 * STAGES;
+  float* const row_scales = reinterpret_cast<float*>(ring + kBytesRing + kBytesBehind + 16 * STAGES);  // [ROWS]
+  float* const token_scales = row_scales + ROWS;                                                       // [TOKENS]
   const bool producer = threadIdx.x >= kConsumers;
-  if (threadIdx.x == kConsumers) {
-    prefetch_map(map_w);
-    prefetch_map(map_x);
-  }
-  if (const u32 s = threadIdx.x - kConsumers; producer && s < STAGES) {
-    barrier_init(full + 8 * s, 1);
-    barrier_init(empty + 8 * s, kConsumers / 32);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  u32 before = 0;
+  if (producer) {
+    const u32 lane = threadIdx.x - kConsumers;
+    if (lane == 0) {
+      prefetch_map(map_w);
+      prefetch_map(map_x);
+    }
+    if (lane < STAGES) {
+      barrier_init(shared.full + 8 * lane, 1);
+      barrier_init(shared.empty + 8 * lane, kWarps);
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+    // The first requests before the block's own barrier: nobody else has anything to do yet.
+    if (lane == 0) before = request_first(map_w, p, work, shared);
   }
   __syncthreads();
-  launch_dependents();
 
-  float4 sw = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  const u32 channel = work.row + threadIdx.x % 16 * 4;  // Of this thread's outputs.
-  const u32 first_quad = work.rank * kQuadsOfRank + threadIdx.x;
-  constexpr u32 kMine = (kQuadsOfRank + kConsumers - 1) / kConsumers;
-  float sx[kMine];
   if (producer) {
-    if (threadIdx.x == kConsumers) produce(map_w, map_x, p, work, base, full, empty);
+    if (threadIdx.x == kConsumers) request_rest(map_w, map_x, work, shared, before);
   } else {
-    if (p.prefetch_weights == 0) dependency_wait();
-    // The scales end at a multiple of 16 channels: a quad is whole or beyond them.
-    if (channel < p.n) sw = *reinterpret_cast<const float4*>(p.sw + channel);
+    // The scales of the weight end at a multiple of 16 channels: a quad is whole or beyond them.
+    if (threadIdx.x < kQuadsOfToken) {
+      const u32 channel = work.row + threadIdx.x * 4;
+      reinterpret_cast<float4*>(row_scales)[threadIdx.x] =
+          channel < p.n ? *reinterpret_cast<const float4*>(p.sw + channel) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
     dependency_wait();
-#pragma unroll
-    for (u32 i = 0; i < kMine; ++i) {
-      const i64 token = work.token + (first_quad + i * kConsumers) / 16;
-      sx[i] = token < p.m && threadIdx.x + i * kConsumers < kQuadsOfRank ? load_relaxed_f32(p.sx + token) : 0.0f;
+    if (threadIdx.x < TOKENS) {
+      token_scales[threadIdx.x] = work.token + threadIdx.x < p.m ? load_relaxed_f32(p.sx + work.token + threadIdx.x) : 0.0f;
     }
     float sums[kSums];
-    consume(sums, work.end - work.begin, base, full, empty);
-    consumers_barrier();  // All four warps have read the last stages.
+    consume(sums, work.end - work.begin, shared);
+    consumers_barrier();  // All warps have read the last stages.
     stage_sums(sums, reinterpret_cast<float*>(ring));
     if constexpr (SPLIT_K == 1) consumers_barrier();
   }
   if constexpr (SPLIT_K > 1) cluster_barrier();
   if (!producer) {
-#pragma unroll
-    for (u32 i = 0; i < kMine; ++i) {
-      const u32 quad = first_quad + i * kConsumers;
-      const i64 token = work.token + quad / 16;
-      if (threadIdx.x + i * kConsumers < kQuadsOfRank && token < p.m && channel < p.n) {
-        const u32 at = quad / 16 * kStagePitch + quad % 16 * 4;
+    for (u32 i = threadIdx.x; i < kQuadsOfRank; i += kConsumers) {
+      const u32 quad = work.rank * kQuadsOfRank + i;
+      const u32 row = quad % kQuadsOfToken * 4;
+      const u32 channel = work.row + row;
+      const i64 token = work.token + quad / kQuadsOfToken;
+      if (token < p.m && channel < p.n) {
+        const u32 at = quad / kQuadsOfToken * kStagePitch + row;
         float4 total = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if constexpr (SPLIT_K == 1) {
           total = *reinterpret_cast<const float4*>(reinterpret_cast<const float*>(ring) + at);
         } else {
 #pragma unroll
           for (u32 rank = 0; rank < SPLIT_K; ++rank) {
-            const float4 part = load_from_rank(base + at * 4, rank);
+            const float4 part = load_from_rank(shared.base + at * 4, rank);
             total = make_float4(total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w);
           }
         }
         const float accumulators[4] = {total.x, total.y, total.z, total.w};
-        const float scales[4] = {sw.x, sw.y, sw.z, sw.w};
         float values[4];
 #pragma unroll
         for (u32 e = 0; e < 4; ++e) {
-          values[e] = channel + e < p.n ? scale_and_bias(accumulators[e], scales[e], sx[i], p.bias, channel + e) : 0.0f;
+          values[e] = channel + e < p.n ? scale_and_bias(accumulators[e], row_scales[row + e],
+                                                         token_scales[quad / kQuadsOfToken], p.bias, channel + e)
+                                        : 0.0f;
         }
         store_outputs<OUT_TYPE, 4>(p.y, token * p.y_stride + channel, values, p.n - channel, p.y_aligned != 0);
       }

@@ -14,6 +14,7 @@
 namespace octile::cuda {
 namespace {
 
+constexpr std::array kRows = {32, 48, 64, 128, 192, 256};
 constexpr std::array kTokens = {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128};
 constexpr std::int64_t kSharedPerSm = 228 << 10;
 constexpr std::int64_t kSharedPerBlock = 1 << 10;  // What the driver keeps of it for each block.
@@ -22,10 +23,10 @@ struct Key {
   const char* name;
   int lowest;
   int highest;
-  int fallback;
+  int fallback;  // 0: the key is wanted.
 };
 constexpr std::array kKeys = {Key{"TOKENS", 8, 128, 0}, Key{"K_CHUNKS", 1, 8, 0}, Key{"STAGES", 2, 32, 0},
-                              Key{"SPLIT_K", 1, 8, 1}, Key{"PDL", 0, 2, 1}};
+                              Key{"SPLIT_K", 1, 8, 1},  Key{"ROWS", 32, 256, 64}, Key{"PDL", 0, 2, 1}};
 
 Error illegal(const DecodeTile& tile, std::string_view reason) {
   return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is not legal: {}", to_config(tile).to_json(), reason);
@@ -53,7 +54,14 @@ Expected<DecodeTile> parse_decode_tile(const TileConfig& config) {
     }
     values[i] = static_cast<int>(value);
   }
-  return DecodeTile{values[0], values[1], values[2], values[3], static_cast<PdlMode>(values[4])};
+  DecodeTile tile;
+  tile.tokens = values[0];
+  tile.k_chunks = values[1];
+  tile.stages = values[2];
+  tile.split_k = values[3];
+  tile.rows = values[4];
+  tile.pdl = static_cast<PdlMode>(values[5]);
+  return tile;
 }
 
 TileConfig to_config(const DecodeTile& tile) {
@@ -62,6 +70,9 @@ TileConfig to_config(const DecodeTile& tile) {
   config.set("K_CHUNKS", tile.k_chunks);
   config.set("STAGES", tile.stages);
   config.set("SPLIT_K", tile.split_k);
+  if (tile.rows != DecodeTile{}.rows) {
+    config.set("ROWS", tile.rows);
+  }
   if (tile.pdl != DecodeTile{}.pdl) {
     config.set("PDL", static_cast<std::int64_t>(tile.pdl));
   }
@@ -75,9 +86,15 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
   if (tile.split_k != 1 && tile.split_k != 2 && tile.split_k != 4 && tile.split_k != 8) {
     return illegal(tile, "SPLIT_K: want 1, 2, 4 or 8 blocks of a cluster");
   }
+  if (std::ranges::find(kRows, tile.rows) == kRows.end()) {
+    return illegal(tile, "ROWS: want 32, 48, 64, 128, 192 or 256 channels of a block");
+  }
   if (tile.shared_bytes() > device.shared_memory_bytes) {
     return illegal(tile, format("{} bytes of shared memory, {} allows {} a block", tile.shared_bytes(), device.name,
                                 device.shared_memory_bytes));
+  }
+  if (const std::int64_t sums = std::int64_t{4} * tile.tokens * (tile.rows + 4); sums > tile.stages * tile.stage_bytes()) {
+    return illegal(tile, format("{} bytes of sums do not fit the ring of {}", sums, tile.stages * tile.stage_bytes()));
   }
   if (problem.batch_invariant) {
     return illegal(tile,
@@ -91,9 +108,13 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
 
 std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate) {
   const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
-  return {format("TOKENS={}", tile.tokens), format("K_CHUNKS={}", tile.k_chunks),
-          format("STAGES={}", tile.stages), format("SPLIT_K={}", tile.split_k),
-          format("OUT_TYPE={}", out_type),  format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+  return {format("TOKENS={}", tile.tokens),
+          format("K_CHUNKS={}", tile.k_chunks),
+          format("STAGES={}", tile.stages),
+          format("SPLIT_K={}", tile.split_k),
+          format("ROWS={}", tile.rows),
+          format("OUT_TYPE={}", out_type),
+          format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
 }
 
 double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const DecodeTile& tile) {
@@ -106,13 +127,13 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   constexpr double kLatencyUs = 1.3;
   const double sms = std::max(device.sm_count, 1);
   const double token_tiles = std::ceil(static_cast<double>(m) / tile.tokens);
-  const double blocks = std::ceil(static_cast<double>(problem.n) / kDecodeRows) * tile.split_k * token_tiles;
+  const double blocks = std::ceil(static_cast<double>(problem.n) / tile.rows) * tile.split_k * token_tiles;
   const double resident = std::max(
       1.0, std::floor(static_cast<double>(kSharedPerSm) / static_cast<double>(tile.shared_bytes() + kSharedPerBlock)));
   const double most = std::ceil(blocks / sms);
   const double together = std::min(most, resident);
   const double block_bytes = static_cast<double>(problem.k) / tile.split_k *
-                             (kDecodeRows + static_cast<double>(std::min<std::int64_t>(m, tile.tokens)));
+                             (tile.rows + static_cast<double>(std::min<std::int64_t>(m, tile.tokens)));
   const double in_flight = together * static_cast<double>(tile.stages * tile.stage_bytes());
   const double sm_us = most * block_bytes / std::min(kSmRate, in_flight / kLatencyUs);
   const double dram_us = static_cast<double>(problem.n) * static_cast<double>(problem.k) / kDramRate;
@@ -136,22 +157,30 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
   }
   const auto* const fitting = std::ranges::lower_bound(kTokens, static_cast<int>(std::min<std::int64_t>(m, kTokens.back())));
   std::vector<std::pair<double, DecodeTile>> candidates;
-  for (const int split_k : {1, 2, 4}) {
-    for (const int k_chunks : {1, 2, 4}) {
-      int stages_before = 0;
-      for (const int blocks_per_sm : {1, 2, 3, 4}) {
-        DecodeTile tile;
-        tile.tokens = *fitting;
-        tile.k_chunks = k_chunks;
-        tile.split_k = split_k;
-        const std::int64_t share = std::min(kSharedPerSm / blocks_per_sm - kSharedPerBlock, device.shared_memory_bytes);
-        tile.stages = static_cast<int>(std::min<std::int64_t>(32, share / (tile.stage_bytes() + 16)));
-        const double predicted = decode_predict_us(device, problem, m, tile);
-        if (tile.stages < 3 || tile.stages == stages_before || predicted == HUGE_VAL) {
-          continue;
+  auto add = [&](DecodeTile tile, int blocks_per_sm, int& stages_before) {
+    const std::int64_t share = std::min(kSharedPerSm / blocks_per_sm - kSharedPerBlock, device.shared_memory_bytes);
+    tile.stages = 0;
+    const std::int64_t fixed = tile.shared_bytes();
+    tile.stages = static_cast<int>(std::clamp<std::int64_t>((share - fixed) / (tile.stage_bytes() + 16), 0, 32));
+    const double predicted = decode_predict_us(device, problem, m, tile);
+    if (tile.stages < 3 || tile.stages == stages_before || predicted == HUGE_VAL) {
+      return;
+    }
+    stages_before = tile.stages;
+    candidates.emplace_back(predicted, tile);
+  };
+  for (const int rows : kRows) {
+    for (const int split_k : {1, 2, 4}) {
+      for (const int k_chunks : {1, 2, 4}) {
+        int stages_before = 0;
+        for (const int blocks_per_sm : {1, 2, 3, 4}) {
+          DecodeTile tile;
+          tile.tokens = *fitting;
+          tile.k_chunks = k_chunks;
+          tile.split_k = split_k;
+          tile.rows = rows;
+          add(tile, blocks_per_sm, stages_before);
         }
-        stages_before = tile.stages;
-        candidates.emplace_back(predicted, tile);
       }
     }
   }

@@ -15,18 +15,21 @@
 
 namespace octile::cuda {
 
-inline constexpr int kDecodeRows = 64;  // Channels of a block.
-
 struct DecodeTile {
   int tokens = 8;    // Columns of one multiplication: 8..64 in steps of 8, then 80, 96, 112, 128.
   int k_chunks = 2;  // 128-byte chunks of K a stage.
   int stages = 6;
   int split_k = 1;  // Blocks of a cluster along K: 1, 2, 4, 8.
+  int rows = 64;    // Channels of a block: 32, 48, 64, 128, 192, 256.
   PdlMode pdl = PdlMode::consume;
 
-  std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (kDecodeRows + tokens); }
-  // Dynamic shared memory of a block: the ring and two barriers a stage.
-  std::int64_t shared_bytes() const noexcept { return stages * (stage_bytes() + 16); }
+  int groups() const noexcept { return (rows + 63) / 64; }  // Warpgroups that multiply.
+  std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (rows + tokens); }
+  // Dynamic shared memory of a block: the ring, what a multiplication of 64 rows reads behind fewer, two barriers a stage,
+  // the scales.
+  std::int64_t shared_bytes() const noexcept {
+    return stages * (stage_bytes() + 16) + (rows < 64 ? 128 * (64 - rows) : 0) + 4 * (rows + tokens);
+  }
 };
 
 Expected<DecodeTile> parse_decode_tile(const TileConfig& config);

@@ -15,16 +15,18 @@
 #include "octile/kernels/cuda/warmup.h"
 #include "octile/kernels/known_devices.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace octile::cuda {
 namespace {
 
 constexpr const char* kSource = "hopper_decode.cuh";
 constexpr int kCapability = 90;                  // wgmma is Hopper's alone.
-constexpr unsigned kThreads = 128 + 32;          // A warpgroup that multiplies and a warp that requests.
 constexpr std::int64_t kMostTokenTiles = 65535;  // Blocks of a grid along y.
 
 // HopperDecodeParams of hopper_decode.cuh.
@@ -38,7 +40,7 @@ struct HopperDecodeParams {
   std::int64_t k;
   std::int64_t y_stride;
   std::uint32_t y_aligned;
-  std::uint32_t prefetch_weights;
+  std::uint32_t stages_before_wait;
 };
 static_assert(sizeof(HopperDecodeParams) == 72);
 
@@ -52,7 +54,9 @@ class HopperDecodeKernel final : public Kernel {
         pdl_(pdl_mode_on(context.info, tile.pdl)),
         quantise_(std::move(quantise)),
         product_(std::move(product)),
-        encoder_(encoder) {}
+        encoder_(encoder),
+        box_(static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, std::min(tile.rows, kWeightBoxRows.back())) -
+                                      kWeightBoxRows.begin())) {}
 
   std::int64_t workspace_bytes(std::int64_t m) const noexcept override { return quantise_.workspace_bytes(m); }
 
@@ -85,13 +89,8 @@ class HopperDecodeKernel final : public Kernel {
   Expected<void> multiply(const CudaWeight& weight, const LaunchArgs& args, const DeviceCodes& codes,
                           CUstream stream) const {
     const std::int64_t m = args.activation.x.rows;
-    TensorMap map_w = {};
-    if (auto ok = encode_rows(encoder_, weight.codes(), problem_.n, problem_.k, weight.k_padded(), kDecodeRows, map_w);
-        !ok) {
-      return ok;
-    }
     TensorMap map_x = {};
-    if (auto ok = encode_rows(encoder_, codes.codes, m, problem_.k, codes.stride, tile_.tokens, map_x); !ok) {
+    if (auto ok = encode_rows_once(encoder_, codes.codes, m, problem_.k, codes.stride, tile_.tokens, map_x); !ok) {
       return ok;
     }
     const OutputRows rows = output_rows(args.y);
@@ -107,15 +106,26 @@ class HopperDecodeKernel final : public Kernel {
     params.y_aligned = rows.aligned;
     LaunchShape shape;
     shape.pdl = product_starts_early(pdl_, codes);
-    params.prefetch_weights = shape.pdl ? 1 : 0;
-    const std::int64_t row_tiles = (problem_.n + kDecodeRows - 1) / kDecodeRows;
+    params.stages_before_wait = stages_before_wait(shape.pdl);
+    const std::int64_t row_tiles = (problem_.n + tile_.rows - 1) / tile_.rows;
     shape.grid = {static_cast<unsigned>(row_tiles * tile_.split_k),
                   static_cast<unsigned>((m + tile_.tokens - 1) / tile_.tokens), 1};
-    shape.block = {kThreads, 1, 1};
+    shape.block = {static_cast<unsigned>(128 * tile_.groups() + 32), 1, 1};  // And a warp that requests.
     shape.cluster = {static_cast<unsigned>(tile_.split_k), 1, 1};
     shape.dynamic_shared_bytes = static_cast<unsigned>(tile_.shared_bytes());
+    TensorMap map_w = weight.row_boxes(box_);
     const std::array<void*, 3> parameters = {&map_w, &map_x, &params};
     return launch(product_, shape, stream, parameters);
+  }
+
+  // In a chain the wait is long enough to fill the ring. Behind our own quantiser alone it ends 0.3 us after this kernel's
+  // first request (H200): more weights than that time brings would only delay the codes.
+  std::uint32_t stages_before_wait(bool starts_early) const noexcept {
+    if (pdl_ == PdlMode::full && starts_early) {
+      return static_cast<std::uint32_t>(tile_.stages);
+    }
+    constexpr std::int64_t kBytes = 32 << 10;
+    return static_cast<std::uint32_t>(std::max<std::int64_t>(1, starts_early ? kBytes / tile_.stage_bytes() : 1));
   }
 
   const DeviceContext* context_;
@@ -125,6 +135,7 @@ class HopperDecodeKernel final : public Kernel {
   QuantiseKernel quantise_;
   LoadedKernel product_;
   TensorMapEncoder encoder_;
+  std::size_t box_;  // The weight's map.
 };
 
 class HopperDecodeFamily final : public KernelFamily {

@@ -29,4 +29,8 @@ Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver);
 Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
                            std::int64_t stride, int box_rows, TensorMap& map);
 
+// encode_rows(), or what it gave this thread for the same matrix lately: an engine calls with the same few buffers.
+Expected<void> encode_rows_once(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
+                                std::int64_t stride, int box_rows, TensorMap& map);
+
 }  // namespace octile::cuda

@@ -13,6 +13,8 @@ __device__ __forceinline__ u64 wgmma_descriptor(u32 shared) {
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// All groups but the one committed last have ended: their operands may be overwritten, no sums may be read yet.
+__device__ __forceinline__ void wgmma_wait_all_but_last() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 template <int kCount>
 __device__ __forceinline__ void wgmma_wait(float (&d)[kCount]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
