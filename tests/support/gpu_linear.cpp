@@ -10,7 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
+#include <utility>
 
 namespace octile::test {
 namespace {
@@ -21,6 +22,10 @@ constexpr std::int64_t kGuardBytes = 4096;  // Before and after y.
 bool fail(const Error& error) {
   ADD_FAILURE() << error.message;
   return false;
+}
+
+std::int64_t float_bytes(const std::vector<float>& values) {
+  return static_cast<std::int64_t>(values.size() * sizeof(float));
 }
 
 bool is_poison(const unsigned char* bytes, std::int64_t count) {
@@ -44,27 +49,6 @@ DeviceLinear::DeviceLinear(const Backend& backend, const DeviceInfo& device, con
   if (case_.bias) {
     bias_ = normals(case_.n);
   }
-  const std::int64_t x_stride = case_.k + case_.x_padding;
-  const std::int64_t x_element = case_.codes ? 1 : size_of(case_.x_dtype);
-  std::vector<unsigned char> x(count(std::max<std::int64_t>(case_.m * x_stride * x_element, 1)), kPoison);
-  codes_x_.resize(count(case_.m * case_.k));
-  scales_x_.resize(count(case_.m));
-  if (case_.codes) {
-    codes_x_ = random_codes(case_.m * case_.k);
-    scales_x_ = random_scales(case_.m);
-  }
-  const auto raw =
-      case_.codes ? std::vector<unsigned char>() : as_bytes(normals_with_outliers(case_.m * case_.k), case_.x_dtype);
-  for (std::int64_t row = 0; row < case_.m; ++row) {
-    unsigned char* to = x.data() + row * x_stride * x_element;
-    if (case_.codes) {
-      std::copy_n(codes_x_.begin() + row * case_.k, case_.k, to);
-    } else {
-      std::copy_n(raw.begin() + row * case_.k * x_element, case_.k * x_element, to);
-      scales_x_[count(row)] = quantize_row(to, case_.x_dtype, case_.k, codes_x_.data() + row * case_.k, QuantizeOptions{});
-    }
-  }
-
   WeightSource source;
   source.n = case_.n;
   source.k = case_.k;
@@ -79,26 +63,53 @@ DeviceLinear::DeviceLinear(const Backend& backend, const DeviceInfo& device, con
   }
   weight_ = std::move(*packed);
 
-  const auto place = [&](std::unique_ptr<DeviceBuffer>& buffer, const void* data, std::int64_t bytes) {
+  const auto allocate = [&](std::unique_ptr<DeviceBuffer>& buffer, std::int64_t bytes) {
     auto allocated = backend_.allocate(device_, std::max<std::int64_t>(bytes, 1));
     if (!allocated) {
       return fail(allocated.error());
     }
     buffer = std::move(*allocated);
-    if (data == nullptr || bytes == 0) {
-      return true;
-    }
-    const auto uploaded = backend_.upload(device_, buffer->data(), data, bytes);
-    return uploaded ? true : fail(uploaded.error());
+    return true;
   };
-  const auto float_bytes = [](const std::vector<float>& values) {
-    return static_cast<std::int64_t>(values.size() * sizeof(float));
-  };
+  const std::int64_t rows = case_.m + case_.rows_behind;
+  const std::int64_t bias_bytes = float_bytes(bias_);
   host_y_.assign(count(2 * kGuardBytes + case_.m * y_stride() * size_of(case_.out_dtype)), kPoison);
-  ready_ = place(x_, x.data(), static_cast<std::int64_t>(x.size())) &&
-           place(x_scales_, scales_x_.data(), float_bytes(scales_x_)) &&
-           place(bias_buffer_, bias_.data(), float_bytes(bias_)) &&
-           place(y_, nullptr, static_cast<std::int64_t>(host_y_.size()));
+  ready_ = allocate(x_, rows * x_stride() * x_element_bytes()) &&
+           allocate(x_scales_, rows * static_cast<std::int64_t>(sizeof(float))) && allocate(bias_buffer_, bias_bytes) &&
+           allocate(y_, static_cast<std::int64_t>(host_y_.size())) && upload(*bias_buffer_, bias_.data(), bias_bytes) &&
+           draw_activations();
+}
+
+bool DeviceLinear::upload(DeviceBuffer& buffer, const void* data, std::int64_t bytes) {
+  const auto uploaded = backend_.upload(device_, buffer.data(), data, bytes);
+  return uploaded ? true : fail(uploaded.error());
+}
+
+bool DeviceLinear::draw_activations() {
+  const auto count = [](std::int64_t value) { return static_cast<std::size_t>(value); };
+  const std::int64_t element = x_element_bytes();
+  std::vector<unsigned char> x(count((case_.m + case_.rows_behind) * x_stride() * element), kPoison);
+  codes_x_.resize(count(case_.m * case_.k));
+  scales_x_.resize(count(case_.m));
+  if (case_.codes) {
+    codes_x_ = random_codes(case_.m * case_.k);
+    scales_x_ = random_scales(case_.m);
+  }
+  const auto raw =
+      case_.codes ? std::vector<unsigned char>() : as_bytes(normals_with_outliers(case_.m * case_.k), case_.x_dtype);
+  for (std::int64_t row = 0; row < case_.m; ++row) {
+    unsigned char* to = x.data() + row * x_stride() * element;
+    if (case_.codes) {
+      std::copy_n(codes_x_.begin() + row * case_.k, case_.k, to);
+    } else {
+      std::copy_n(raw.begin() + row * case_.k * element, case_.k * element, to);
+      scales_x_[count(row)] = quantize_row(to, case_.x_dtype, case_.k, codes_x_.data() + row * case_.k, QuantizeOptions{});
+    }
+  }
+  std::vector<float> scales = scales_x_;
+  scales.resize(count(case_.m + case_.rows_behind), std::numeric_limits<float>::quiet_NaN());
+  return upload(*x_, x.data(), static_cast<std::int64_t>(x.size())) &&
+         upload(*x_scales_, scales.data(), float_bytes(scales));
 }
 
 Problem DeviceLinear::problem() const {
@@ -113,8 +124,7 @@ Problem DeviceLinear::problem() const {
 
 LaunchArgs DeviceLinear::arguments(void* stream) const {
   LaunchArgs args;
-  args.activation.x = {x_->data(), case_.codes ? DType::e4m3 : case_.x_dtype, case_.m, case_.k, case_.k + case_.x_padding,
-                       1};
+  args.activation.x = {x_->data(), case_.codes ? DType::e4m3 : case_.x_dtype, case_.m, case_.k, x_stride(), 1};
   args.activation.scales = case_.codes ? static_cast<const float*>(x_scales_->data()) : nullptr;
   args.y = {static_cast<unsigned char*>(y_->data()) + kGuardBytes, case_.out_dtype, case_.m, case_.n, y_stride(), 1};
   args.bias = case_.bias ? static_cast<const float*>(bias_buffer_->data()) : nullptr;

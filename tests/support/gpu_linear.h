@@ -17,10 +17,11 @@ struct LinearCase {
   std::int64_t m = 1, n = 16, k = 16;
   DType out_dtype = DType::bf16;
   bool bias = false;
-  bool codes = false;           // Activations arrive quantised.
-  DType x_dtype = DType::bf16;  // For raw activations.
-  std::int64_t x_padding = 0;   // Elements between rows of x beyond k.
-  std::int64_t y_padding = 0;   // Elements between rows of y beyond n.
+  bool codes = false;            // Activations arrive quantised.
+  DType x_dtype = DType::bf16;   // For raw activations.
+  std::int64_t x_padding = 0;    // Elements between rows of x beyond k.
+  std::int64_t y_padding = 0;    // Elements between rows of y beyond n.
+  std::int64_t rows_behind = 0;  // Rows of NaN in x, and scales of NaN, behind row M.
   Accumulate accumulate = Accumulate::fast;
   std::string to_string() const;
 };
@@ -33,6 +34,8 @@ class DeviceLinear {
   bool ready() const noexcept { return ready_; }
 
   Problem problem() const;
+  // Draws other activations, into the same buffers.
+  bool draw_activations();
   // Poisons y and the workspace with NaN, runs, downloads y. False after a failure of the test.
   bool run(const Kernel& kernel);
   // The steps of run() around the kernel, for callers that launch it themselves.
@@ -47,7 +50,10 @@ class DeviceLinear {
   const PackedWeight& weight() const noexcept { return *weight_; }
 
  private:
+  std::int64_t x_stride() const noexcept { return case_.k + case_.x_padding; }
+  std::int64_t x_element_bytes() const noexcept { return case_.codes ? 1 : size_of(case_.x_dtype); }
   std::int64_t y_stride() const noexcept { return case_.n + case_.y_padding; }
+  bool upload(DeviceBuffer& buffer, const void* data, std::int64_t bytes);
 
   const Backend& backend_;
   DeviceInfo device_;

@@ -184,23 +184,7 @@ TEST_F(CublasLtOnGpu, AlgorithmsWithoutASplitGiveTheBitsOfTheOwnChoice) {
   }
 }
 
-TEST_F(CublasLtOnGpu, TheSameCallGivesTheSameBitsAHundredTimes) {
-  SCOPED_TRACE(test::seed_text());
-  const LinearCase linear_case = {.m = 17, .n = 528, .k = 4112};
-  DeviceLinear linear(cuda_backend(), device_, linear_case, kRowMajor);
-  ASSERT_TRUE(linear.ready());
-  auto kernel = cublaslt_family().prepare(device_, linear.problem(), {}, linear_case.m);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  ASSERT_TRUE(linear.run(**kernel));
-  const std::vector<unsigned char> first = linear.bytes();
-  EXPECT_EQ(linear.verdict(), "");
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(linear.run(**kernel));
-    ASSERT_EQ(linear.bytes(), first) << "run " << i;
-  }
-}
-
-TEST_F(CublasLtOnGpu, RefusalsPrintWhatWasWantedAndWhatCame) {
+TEST_F(CublasLtOnGpu, MoreRowsThanPreparedAreRefused) {
   const LinearCase linear_case = {.m = 8, .n = 64, .k = 64};
   DeviceLinear linear(cuda_backend(), device_, linear_case, kRowMajor);
   ASSERT_TRUE(linear.ready());
@@ -210,13 +194,6 @@ TEST_F(CublasLtOnGpu, RefusalsPrintWhatWasWantedAndWhatCame) {
   const auto beyond = (*kernel)->run(linear.weight(), args);
   ASSERT_FALSE(beyond);
   EXPECT_EQ(beyond.error().code, ErrorCode::not_prepared) << beyond.error().message;
-  args.activation.x.rows = args.y.rows = 4;
-  args.workspace_bytes = 0;
-  const auto starved = (*kernel)->run(linear.weight(), args);
-  ASSERT_FALSE(starved);
-  EXPECT_EQ(starved.error().code, ErrorCode::invalid_argument) << starved.error().message;
-  args.activation.x.rows = args.y.rows = 0;
-  EXPECT_TRUE((*kernel)->run(linear.weight(), args)) << "an empty batch launches nothing";
 }
 
 TEST_F(CublasLtOnGpu, AnAlgorithmThatDoesNotExistIsAnErrorNotACrash) {

@@ -203,36 +203,5 @@ TEST_F(CudaOnGpu, SeveralThreadsRunDistinctLinearsAtOnce) {
   }
 }
 
-// Device memory beyond the weights and the caller's workspace: contexts, modules, handles and cuBLASLt's own kernels. The
-// primary context's own share is not counted: it exists with the first user of the GPU.
-TEST_F(CudaOnGpu, ResidentMemoryBeyondWeightsAndWorkspaceStaysUnderSixtyFourMiB) {
-  if (!cublaslt_family().available(device_)) {
-    GTEST_SKIP() << "cuBLASLt's row-wise mode does not serve " << device_.name;
-  }
-  auto context = device_context(device_.index);
-  ASSERT_TRUE(context);
-  const CurrentContext current(**context);
-  const LinearCase linear_case = {.m = 64, .n = 4096, .k = 4096};
-  DeviceLinear linear(cuda_backend(), device_, linear_case, kRowMajor);
-  ASSERT_TRUE(linear.ready());
-  std::size_t before = 0;
-  std::size_t after = 0;
-  std::size_t total = 0;
-  ASSERT_EQ((*context)->driver->mem_get_info(&before, &total), CUDA_SUCCESS);
-  std::vector<std::unique_ptr<Kernel>> kernels;
-  for (const TileConfig& config : cublaslt_family().space(device_, linear.problem(), linear_case.m)) {
-    auto kernel = cublaslt_family().prepare(device_, linear.problem(), config, linear_case.m);
-    if (kernel) {
-      kernels.push_back(std::move(*kernel));
-    }
-    if (kernels.size() == 24) {
-      break;
-    }
-  }
-  EXPECT_EQ(kernels.size(), 24U);
-  ASSERT_EQ((*context)->driver->mem_get_info(&after, &total), CUDA_SUCCESS);
-  EXPECT_LT(before - after, std::size_t{64} << 20) << "free before " << before << ", after " << after;
-}
-
 }  // namespace
 }  // namespace octile::cuda

@@ -125,65 +125,6 @@ TEST_F(GpuStreams, AWeightOnDeviceOneRunsThereWhileDeviceZeroIsCurrent) {
   EXPECT_FALSE((*other)->run(linear.weight(), linear.arguments()));
 }
 
-// x repeats 64 rows over and over, so that every block of 64 rows of y must equal the first. Rows of 8 KiB of x, 4 KiB of
-// codes and of y: their offsets pass 2^31 at rows 262144 and 524288, and 2^32 at 524288 and 1048576.
-TEST_F(GpuStreams, RowsBeyondTwoAndFourGigabytesAreRight) {
-  SCOPED_TRACE(test::seed_text());
-  constexpr std::int64_t kPeriod = 64;
-  const std::int64_t m = (std::int64_t{1} << 20) + 2 * kPeriod;
-  const std::int64_t n = 2048;
-  const std::int64_t k = 4096;
-  if (devices_.front().memory_bytes < (std::int64_t{40} << 30)) {
-    GTEST_SKIP() << "needs about 20 GiB of device memory";
-  }
-  const LinearCase linear_case = {.m = kPeriod, .n = n, .k = k};
-  DeviceLinear linear(cuda_backend(), devices_.front(), linear_case, kRowMajor);
-  ASSERT_TRUE(linear.ready());
-  auto kernel = cublaslt_family().prepare(devices_.front(), linear.problem(), {}, m);
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  auto x = allocate_device(*context_, m * k * 2);
-  auto y = allocate_device(*context_, m * n * 2);
-  auto workspace = allocate_device(*context_, (*kernel)->workspace_bytes(m));
-  ASSERT_TRUE(x && y && workspace);
-  const CurrentContext current(*context_);
-  LaunchArgs args = linear.arguments();
-  const std::int64_t block_bytes = kPeriod * k * 2;
-  for (std::int64_t filled = 0; filled < m * k * 2;) {
-    const std::int64_t bytes = filled == 0 ? block_bytes : std::min(filled, m * k * 2 - filled);
-    const CUdeviceptr source = filled == 0 ? to_device_pointer(args.activation.x.data) : (*x)->pointer();
-    ASSERT_EQ(driver_->memcpy_dtod_async((*x)->pointer() + static_cast<CUdeviceptr>(filled), source,
-                                         static_cast<std::size_t>(bytes), nullptr),
-              CUDA_SUCCESS);
-    filled += bytes;
-  }
-  ASSERT_TRUE(fill_bytes(*context_, (*y)->pointer(), 0xFF, m * n * 2));
-  args.activation.x.data = (*x)->data();
-  args.activation.x.rows = args.y.rows = m;
-  args.y.data = (*y)->data();
-  args.workspace = (*workspace)->data();
-  args.workspace_bytes = (*workspace)->bytes();
-  const auto ran = (*kernel)->run(linear.weight(), args);
-  ASSERT_TRUE(ran) << ran.error().message;
-
-  // The small run is held against the reference; blocks of the large one against the large one's first, which has the bits
-  // of the small one's rows.
-  ASSERT_TRUE(linear.run(**kernel));
-  EXPECT_EQ(linear.verdict(), "");
-  const auto block_at = [&](std::int64_t row) {
-    std::vector<unsigned char> block(static_cast<std::size_t>(kPeriod * n * 2));
-    EXPECT_TRUE(download_bytes(*context_, block.data(), (*y)->pointer() + static_cast<CUdeviceptr>(row * n * 2),
-                               static_cast<std::int64_t>(block.size())));
-    return block;
-  };
-  const std::vector<unsigned char> first = block_at(0);
-  EXPECT_NE(std::search(linear.bytes().begin(), linear.bytes().end(), first.begin(), first.end()), linear.bytes().end());
-  for (const std::int64_t boundary : {std::int64_t{1} << 18, std::int64_t{1} << 19, std::int64_t{1} << 20}) {
-    EXPECT_EQ(block_at(boundary - kPeriod), first) << boundary;
-    EXPECT_EQ(block_at(boundary), first) << boundary;
-  }
-  EXPECT_EQ(block_at(m - kPeriod), first);
-}
-
 // Free memory of the current context's device.
 std::int64_t free_bytes(const Driver& driver) {
   std::size_t free_now = 0;

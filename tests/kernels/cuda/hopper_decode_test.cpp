@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// hopper_decode: configs and device code anywhere, results on a Hopper GPU.
+// hopper_decode: configs and device code. What it computes is tested with the other families, in families_gpu_test.cpp.
 #include "octile/kernels/cuda/hopper_decode_family.h"
 
+#include "family_under_test.h"
 #include "octile/core/env.h"
-#include "octile/core/float_formats.h"
-#include "octile/kernels/cuda/ada_mma_config.h"
 #include "octile/kernels/cuda/compile.h"
 #include "octile/kernels/cuda/hopper_decode_config.h"
 #include "octile/kernels/known_devices.h"
-#include "support/product_case.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
 namespace octile::cuda {
 namespace {
 
-using test::ProductCase;
-using test::ProductShape;
 using testing::HasSubstr;
 
 Problem problem_of(std::int64_t n, std::int64_t k) {
@@ -91,22 +85,6 @@ TEST(HopperDecodeConfig, SpaceAndHeuristicAreLegalForEveryM) {
   }
 }
 
-// Tiles of every width, split, ring and stage.
-std::vector<DecodeTile> tiles_of_every_kind() {
-  std::vector<DecodeTile> tiles;
-  for (const int tokens : {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128}) {
-    tiles.push_back({tokens, tokens % 16 == 0 ? 2 : 1, 4, 1});
-  }
-  for (const DecodeTile& tile :
-       {DecodeTile{8, 1, 12, 2}, DecodeTile{8, 4, 3, 4}, DecodeTile{16, 2, 5, 8}, DecodeTile{32, 4, 2, 2},
-        DecodeTile{64, 1, 6, 4}, DecodeTile{128, 1, 3, 2}, DecodeTile{8, 8, 2, 1}, DecodeTile{8, 4, 6, 1, 48},
-        DecodeTile{16, 1, 3, 2, 48}, DecodeTile{24, 2, 2, 1, 32}, DecodeTile{8, 1, 32, 4, 32}, DecodeTile{64, 2, 4, 1, 128},
-        DecodeTile{16, 1, 2, 4, 128}, DecodeTile{32, 2, 3, 2, 192}, DecodeTile{128, 1, 4, 1, 256}}) {
-    tiles.push_back(tile);
-  }
-  return tiles;
-}
-
 CompileRequest request_of(const DecodeTile& tile, DType out, Accumulate accumulate) {
   return {"sm_90a", "hopper_decode.cuh", decode_defines(tile, out, accumulate), "octile_hopper_decode"};
 }
@@ -114,7 +92,7 @@ CompileRequest request_of(const DecodeTile& tile, DType out, Accumulate accumula
 TEST(HopperDecodeSource, CompilesWithoutSpillsAndHoldsItsInstructions) {
   const env::ScopedOverride cache("OCTILE_CACHE_DIR", std::string(OCTILE_TEST_BINARY_DIR) + "/cubins");
   std::vector<CompileRequest> requests;
-  for (const DecodeTile& tile : tiles_of_every_kind()) {
+  for (const DecodeTile& tile : decode_tiles_of_every_kind()) {
     requests.push_back(request_of(tile, DType::bf16, requests.size() % 2 == 0 ? Accumulate::fast : Accumulate::precise));
   }
   const auto results = compile_all(requests, 2);
@@ -133,135 +111,6 @@ TEST(HopperDecodeSource, CompilesWithoutSpillsAndHoldsItsInstructions) {
   EXPECT_THAT(*ptx, HasSubstr("griddepcontrol.wait"));
   EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos)
       << "a read-only load may be hoisted above the wait for the kernel that wrote its data";
-}
-
-// Skips without a Hopper GPU.
-class HopperDecode : public testing::Test {
- protected:
-  void SetUp() override {
-    OCTILE_REQUIRE_GPU();
-    if (const auto available = hopper_decode_family().available(test::gpu().context->info); !available) {
-      GTEST_SKIP() << available.error().message;
-    }
-  }
-
-  // One after the other they take minutes of the GPU's time.
-  static void compile_ahead(DType out, Accumulate accumulate) {
-    std::vector<CompileRequest> requests;
-    for (const DecodeTile& tile : tiles_of_every_kind()) {
-      requests.push_back(request_of(tile, out, accumulate));
-    }
-    for (const auto& compiled : compile_all(requests)) {
-      EXPECT_TRUE(compiled) << compiled.error().message;
-    }
-  }
-};
-
-TEST_F(HopperDecode, EveryKindOfTileIsRightWithTailsInEveryDimension) {
-  ProductShape shape;
-  shape.n = 331;
-  shape.k = 1100;
-  shape.bias = true;
-  shape.x_pad = 5;
-  shape.y_pad = 3;
-  compile_ahead(shape.out_dtype, shape.accumulate);
-  for (const std::int64_t m : {1, 17, 150}) {
-    shape.m = m;
-    ProductCase one(shape);
-    for (const DecodeTile& tile : tiles_of_every_kind()) {
-      one.expect_right(hopper_decode_family(), to_config(tile));
-    }
-  }
-}
-
-TEST_F(HopperDecode, EveryKindOfTileIsRightInPreciseMode) {
-  ProductShape shape;
-  shape.m = 70;
-  shape.n = 200;
-  shape.k = 2080;
-  shape.accumulate = Accumulate::precise;
-  shape.out_dtype = DType::fp32;
-  compile_ahead(shape.out_dtype, shape.accumulate);
-  ProductCase one(shape);
-  for (const DecodeTile& tile : tiles_of_every_kind()) {
-    one.expect_right(hopper_decode_family(), to_config(tile));
-  }
-}
-
-TEST_F(HopperDecode, TinyShapesAndEveryOutputType) {
-  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
-    for (const std::int64_t k : {1, 4, 12, 16, 20, 100}) {
-      for (const std::int64_t n : {1, 2, 17, 1001}) {
-        ProductShape shape;
-        shape.m = 3;
-        shape.n = n;
-        shape.k = k;
-        shape.out_dtype = dtype;
-        shape.bias = n % 2 == 1;
-        ProductCase one(shape);
-        one.expect_right(hopper_decode_family(), to_config(DecodeTile{8, 2, 4, 1}));
-        one.expect_right(hopper_decode_family(), to_config(DecodeTile{8, 1, 12, 2}));
-      }
-    }
-  }
-}
-
-TEST_F(HopperDecode, ARowOrChannelOfNaNStaysAlone) {
-  ProductShape shape;
-  shape.m = 21;
-  shape.n = 70;
-  shape.k = 300;
-  ProductCase one(shape);
-  for (std::int64_t i = 0; i < shape.k; ++i) {
-    one.codes_x[static_cast<std::size_t>(4 * shape.k + i)] = 0x7F;
-  }
-  one.scales_x[4] = std::numeric_limits<float>::quiet_NaN();
-  one.codes_w[static_cast<std::size_t>(33 * shape.k + 299)] = 0xFF;
-  one.upload();
-  for (const DecodeTile& tile : tiles_of_every_kind()) {
-    one.expect_right(hopper_decode_family(), to_config(tile));
-  }
-}
-
-TEST_F(HopperDecode, AHundredRunsGiveTheSameBits) {
-  ProductShape shape;
-  shape.m = 61;
-  shape.n = 1030;
-  shape.k = 4100;
-  ProductCase one(shape);
-  for (const DecodeTile& tile : tiles_of_every_kind()) {
-    const auto kernel = one.prepare(hopper_decode_family(), to_config(tile));
-    ASSERT_NE(kernel, nullptr);
-    const auto first = one.run(*kernel);
-    for (int i = 0; i < 100; ++i) {
-      ASSERT_EQ(one.run(*kernel), first) << to_config(tile).to_json() << ", run " << i;
-    }
-  }
-}
-
-TEST_F(HopperDecode, WithoutASplitEveryTileGivesTheSameBits) {
-  for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
-    ProductShape shape;
-    shape.m = 50;
-    shape.n = 264;
-    shape.k = 1500;
-    shape.accumulate = accumulate;
-    compile_ahead(shape.out_dtype, accumulate);
-    ProductCase one(shape);
-    std::vector<unsigned char> bits;
-    for (const DecodeTile& tile : tiles_of_every_kind()) {
-      if (tile.split_k > 1) {
-        continue;
-      }
-      const auto kernel = one.prepare(hopper_decode_family(), to_config(tile));
-      ASSERT_NE(kernel, nullptr);
-      const auto bytes = one.run(*kernel);
-      if (bits.empty()) {
-        bits = bytes;
-      }
-      EXPECT_EQ(bytes, bits) << to_config(tile).to_json() << " " << to_string(accumulate);
-    }
-  }
 }
 
 }  // namespace

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families of GPU kernels as parameters of tests: what every one of them must do is tested once, for all of them.
+#pragma once
+
+#include "l40s_tables.h"
+#include "octile/kernels/cuda/ada_mma_config.h"
+#include "octile/kernels/cuda/ada_mma_family.h"
+#include "octile/kernels/cuda/cublaslt_family.h"
+#include "octile/kernels/cuda/hopper_decode_config.h"
+#include "octile/kernels/cuda/hopper_decode_family.h"
+#include "octile/kernels/cuda/warmup.h"
+#include "support/gpu.h"
+#include "support/random.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace octile::cuda {
+
+inline AdaTile ada_tile(int m, int n, int k, int warps, int stages, int split = 1, bool swap = false) {
+  AdaTile tile;
+  tile.block_m = m;
+  tile.block_n = n;
+  tile.block_k = k;
+  tile.warps = warps;
+  tile.stages = stages;
+  tile.split_k = split;
+  tile.swap_ab = swap;
+  return tile;
+}
+
+// The published tiles, and each warp grid, ring depth, orientation and split.
+inline std::vector<TileConfig> ada_tiles_of_every_kind() {
+  std::vector<TileConfig> tiles = test::l40s_tiles();
+  for (const AdaTile& tile :
+       {ada_tile(16, 16, 32, 1, 1), ada_tile(16, 16, 64, 2, 3), ada_tile(16, 128, 64, 4, 6), ada_tile(32, 64, 32, 4, 4, 3),
+        ada_tile(8, 32, 256, 4, 4, 1, true), ada_tile(8, 16, 512, 4, 3, 2, true), ada_tile(16, 64, 128, 4, 4, 1, true),
+        ada_tile(64, 64, 64, 4, 3, 4), ada_tile(64, 128, 128, 8, 3, 1, true), ada_tile(128, 64, 128, 4, 3, 2),
+        ada_tile(16, 256, 128, 8, 3), ada_tile(256, 16, 128, 8, 3), ada_tile(128, 128, 128, 16, 3),
+        ada_tile(16, 16, 1024, 16, 3, 5)}) {
+    tiles.push_back(to_config(tile));
+  }
+  return tiles;
+}
+
+// Every width, split, ring and stage.
+inline std::vector<DecodeTile> decode_tiles_of_every_kind() {
+  std::vector<DecodeTile> tiles;
+  for (const int tokens : {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128}) {
+    tiles.push_back({tokens, tokens % 16 == 0 ? 2 : 1, 4, 1});
+  }
+  for (const DecodeTile& tile :
+       {DecodeTile{8, 1, 12, 2}, DecodeTile{8, 4, 3, 4}, DecodeTile{16, 2, 5, 8}, DecodeTile{32, 4, 2, 2},
+        DecodeTile{64, 1, 6, 4}, DecodeTile{128, 1, 3, 2}, DecodeTile{8, 8, 2, 1}, DecodeTile{8, 4, 6, 1, 48},
+        DecodeTile{16, 1, 3, 2, 48}, DecodeTile{24, 2, 2, 1, 32}, DecodeTile{8, 1, 32, 4, 32}, DecodeTile{64, 2, 4, 1, 128},
+        DecodeTile{16, 1, 2, 4, 128}, DecodeTile{32, 2, 3, 2, 192}, DecodeTile{128, 1, 4, 1, 256}}) {
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+inline std::vector<TileConfig> to_configs(const std::vector<DecodeTile>& tiles) {
+  std::vector<TileConfig> configs;
+  for (const DecodeTile& tile : tiles) {
+    configs.push_back(to_config(tile));
+  }
+  return configs;
+}
+
+// The library's own choice and the head of its search, which depends on the shape.
+inline std::vector<TileConfig> cublaslt_algorithms(const Problem& problem, std::int64_t m) {
+  constexpr std::size_t kMost = 16;
+  auto configs = cublaslt_family().space(test::gpu().context->info, problem, m);
+  configs.resize(std::min(configs.size(), kMost));
+  return configs;
+}
+
+struct FamilyUnderTest {
+  const char* name;
+  const KernelFamily& (*family)();
+  std::vector<TileConfig> (*every_kind)(const Problem& problem, std::int64_t m);
+  // Two or three that differ most, legal for every shape.
+  std::vector<TileConfig> (*few)();
+  // One for very many rows.
+  TileConfig (*wide)();
+  // Makes a problem of one whose legal configs all promise the same bits.
+  void (*promise_bits)(Problem& problem);
+};
+
+inline void PrintTo(const FamilyUnderTest& family, std::ostream* stream) { *stream << family.name; }
+
+inline const std::vector<FamilyUnderTest>& families_under_test() {
+  static const std::vector<FamilyUnderTest> families = {
+      {"ada_mma", ada_mma_family, [](const Problem&, std::int64_t) { return ada_tiles_of_every_kind(); },
+       [] {
+         return std::vector{to_config(ada_tile(16, 32, 128, 4, 3)), to_config(ada_tile(64, 64, 64, 4, 3)),
+                            to_config(ada_tile(8, 32, 64, 2, 3, 2, true))};
+       },
+       [] { return to_config(ada_tile(128, 128, 64, 8, 3)); }, [](Problem& problem) { problem.batch_invariant = true; }},
+      {"hopper_decode", hopper_decode_family,
+       [](const Problem&, std::int64_t) { return to_configs(decode_tiles_of_every_kind()); },
+       [] { return to_configs({{8, 2, 4, 1}, {8, 1, 12, 2}, {32, 4, 2, 2}}); },
+       [] { return to_config(DecodeTile{128, 1, 4, 1}); }, [](Problem& problem) { problem.numerics = Numerics::baseline; }},
+      {"cublaslt", cublaslt_family, cublaslt_algorithms, [] { return std::vector<TileConfig>{{}}; },
+       [] { return TileConfig{}; }, [](Problem& problem) { problem.numerics = Numerics::baseline; }},
+  };
+  return families;
+}
+
+// Skips where there is no GPU, or none that the family serves.
+class FamilyTest : public testing::TestWithParam<FamilyUnderTest> {
+ protected:
+  void SetUp() override {
+    OCTILE_REQUIRE_GPU();
+    if (const auto available = family().available(device()); !available) {
+      GTEST_SKIP() << available.error().message;
+    }
+    trace_.emplace(__FILE__, __LINE__, test::seed_text());
+  }
+  void TearDown() override { trace_.reset(); }
+
+  const KernelFamily& family() const { return GetParam().family(); }
+  static const DeviceInfo& device() { return test::gpu().context->info; }
+
+  // Every kind of config that is legal for the problem, compiled by all cores into the cache: one after the other they take
+  // minutes of the GPU's time.
+  std::vector<TileConfig> configs_for(const Problem& problem, std::int64_t m) const {
+    std::vector<TileConfig> legal;
+    std::vector<WarmupItem> items;
+    for (const TileConfig& config : GetParam().every_kind(problem, m)) {
+      if (family().check(device(), problem, config)) {
+        legal.push_back(config);
+        items.push_back({&family(), problem, config});
+      }
+    }
+    EXPECT_FALSE(legal.empty());
+    if (!family().is_vendor()) {
+      for (const Error& error : warm_up(device(), items, "").failures) {
+        ADD_FAILURE() << error.message;
+      }
+    }
+    return legal;
+  }
+
+ private:
+  std::optional<testing::ScopedTrace> trace_;
+};
+
+inline std::string name_of(const testing::TestParamInfo<FamilyUnderTest>& info) { return info.param.name; }
+
+}  // namespace octile::cuda
