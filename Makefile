@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front over CMake. `make run` does the main job, `make test` runs every test; both install what is missing first.
-.PHONY: help setup build command run test test-python bench lint format install clean
+.PHONY: help setup build command cutlass run test test-python bench lint format install clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -21,6 +21,7 @@ help:
 	@echo "make lint     clang-format-19 and clang-tidy-19"
 	@echo "make format   let clang-format-19 rewrite the sources"
 	@echo "make install  install into PREFIX=$(PREFIX)"
+	@echo "make cutlass  build the CUTLASS component for sm_89 and sm_120 as well (needs nvcc of CUDA 12.8 or newer)"
 	@echo "make setup | build | test-python | clean"
 	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS"
 
@@ -35,6 +36,12 @@ build: setup
 command: setup
 	@cmake --preset $(PRESET) --log-level=NOTICE
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target octile_cli octile_onednn octile
+
+# The component stays part of this preset's builds until it is configured with -DOCTILE_CUTLASS=OFF.
+cutlass:
+	@scripts/setup.sh cutlass
+	@cmake --preset $(PRESET) --log-level=NOTICE -DOCTILE_CUTLASS=ON
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target octile_cutlass octile_cli octile
 
 run: command
 	$(OCTILE) tune --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION)

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where the library looks for its oneDNN component, built here or not.
-file(RELATIVE_PATH octile_components_from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}/octile")
-set_property(SOURCE src/octile/kernels/cpu/onednn_loader.cpp APPEND PROPERTY COMPILE_DEFINITIONS
-  OCTILE_COMPONENTS_FROM_BIN="${octile_components_from_bin}" OCTILE_COMPONENTS_BUILT="${PROJECT_BINARY_DIR}"
-  OCTILE_COMPONENTS_INSTALLED="${CMAKE_INSTALL_FULL_LIBDIR}/octile")
+# The oneDNN component, the vendor on the CPU.
 octile_source_hash(octile_hash_onednn onednn_abi.h onednn_family.cpp onednn_matmuls.cpp onednn_matmuls.h onednn_weight.cpp
   row_epilogue.cpp row_values.cpp quantize_avx2.cpp ../../../components/onednn/onednn_component.cpp)
 set_property(SOURCE src/octile/kernels/cpu/onednn_family.cpp APPEND PROPERTY COMPILE_DEFINITIONS

@@ -3,6 +3,7 @@
 # Installs what building and testing Octile need and is missing. Does nothing, quickly, where all is there.
 #   scripts/setup.sh          compiler, CMake, libraries, and a Python environment in .venv for the tests' oracles
 #   scripts/setup.sh test     NVRTC as well, from PyPI, where no CUDA toolkit is
+#   scripts/setup.sh cutlass  CUTLASS's headers as well, from PyPI; nvcc is not installed
 #   scripts/setup.sh lint     clang-format-19 and clang-tidy-19 as well
 set -eu
 cd "$(dirname "$0")/.."
@@ -69,4 +70,11 @@ if [ "${1:-}" = test ] && ! has_nvrtc; then
   echo "setup: no CUDA toolkit: installing the wheel nvidia-cuda-nvrtc for the tests of device code" >&2
   .venv/bin/python3 -m pip install -q --disable-pip-version-check nvidia-cuda-nvrtc ||
     echo "setup: it cannot be installed here: tests that compile device code are skipped" >&2
+fi
+
+# The headers of the optional CUTLASS component (`make cutlass`).
+if [ "${1:-}" = cutlass ] && ! ls .venv/lib/python3*/site-packages/cutlass_library/source/include/cutlass/version.h >/dev/null 2>&1; then
+  echo "setup: installing CUTLASS's headers, the package of src/components/cutlass/requirements.txt" >&2
+  # Its Python dependencies are for other uses of it.
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check --no-deps -r src/components/cutlass/requirements.txt
 fi

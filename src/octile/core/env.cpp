@@ -37,6 +37,14 @@ constexpr std::array kVariables = {
              "Directory of the cache of compiled kernels; by default $XDG_CACHE_HOME/octile or ~/.cache/octile.", ""},
     Variable{"OCTILE_CUBIN_PATH", Type::text, "", "CUDA",
              "Directory of exported kernels, looked up before the cache: for machines without NVRTC.", ""},
+    Variable{"OCTILE_CUTLASS_PATH", Type::text, "", "CUDA",
+             "The CUTLASS component, liboctile_cutlass.so, or the folder that holds it; no other place is searched then.",
+             ""},
+    Variable{
+        "OCTILE_CUTLASS_ON_ANY_GPU", Type::boolean, "off", "CUDA",
+        "Lets the CUTLASS component serve on other GPUs than sm_89 and sm_120, through PTX: to check its results, not for "
+        "speed.",
+        ""},
     Variable{"OCTILE_LOG_LEVEL", Type::choice, "info", "Logging", "Least severe message that is written to stderr.", "", 0,
              0, "debug|info|warning|error|off"},
 };

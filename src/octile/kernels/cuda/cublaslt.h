@@ -7,6 +7,7 @@
 
 #include "octile/kernels/cuda/cuda_abi.h"
 #include "octile/kernels/cuda/driver.h"
+#include "octile/kernels/cuda/scale_proof.h"
 
 #include <cstdint>
 #include <memory>
@@ -69,16 +70,7 @@ struct ProductDescriptors {
 };
 cublasStatus_t describe_product(const CublasLt& api, const Product& product, ProductDescriptors& out) noexcept;
 
-// One call. Pointers are device pointers; `workspace` 256-byte aligned. The device's context must be current.
-struct ProductPointers {
-  CUdeviceptr codes_w = 0;
-  CUdeviceptr scales_w = 0;
-  CUdeviceptr codes_x = 0;
-  CUdeviceptr scales_x = 0;
-  CUdeviceptr y = 0;
-  CUdeviceptr workspace = 0;
-  std::int64_t workspace_bytes = 0;
-};
+// One call. The device's context must be current.
 Expected<void> run_product(const LtDevice& device, const Product& product, const cublasLtMatmulAlgo_t& algorithm,
                            const ProductPointers& pointers, CUstream stream);
 
@@ -88,9 +80,7 @@ std::vector<cublasLtMatmulHeuristicResult_t> heuristic_algorithms(const LtDevice
 Expected<std::int64_t> check_algorithm(const LtDevice& device, const Product& product,
                                        const cublasLtMatmulAlgo_t& algorithm);
 
-// Proves that the algorithm honours both scale vectors, which check_algorithm() does not promise: a product of ones with
-// powers of two as scales, another for every row and column, comes out exact in every element. The product's n and m, its m
-// cut where y would exceed 16 MiB; k up to 512. Allocates, runs, compares on the host: milliseconds.
+// Proves that the algorithm honours both scale vectors, which check_algorithm() does not promise.
 Expected<void> prove_scales(const LtDevice& device, const Product& product, const cublasLtMatmulAlgo_t& algorithm);
 
 }  // namespace octile::cuda

@@ -83,23 +83,8 @@ Expected<std::shared_ptr<const LtChoices>> own_choices(const LtDevice& device, c
 }
 
 Expected<void> prove_scales_once(const LtDevice& device, const Product& product, const cublasLtMatmulAlgo_t& algorithm) {
-  struct Proven {
-    std::mutex mutex;
-    std::map<std::string, Expected<void>> by_key;
-  };
-  static auto* const proven = new Proven;
   const std::string_view bytes(reinterpret_cast<const char*>(&algorithm), sizeof(algorithm));
-  const std::string key = key_of(device, product) + std::string(bytes);
-  const std::lock_guard lock(proven->mutex);
-  if (const auto found = proven->by_key.find(key); found != proven->by_key.end()) {
-    return found->second;
-  }
-  Expected<void> done = prove_scales(device, product, algorithm);
-  // A lack of memory says nothing of the algorithm: it is not remembered.
-  if (done || done.error().code == ErrorCode::failed) {
-    proven->by_key.emplace(key, done);
-  }
-  return done;
+  return prove_once(key_of(device, product) + std::string(bytes), [&] { return prove_scales(device, product, algorithm); });
 }
 
 }  // namespace octile::cuda

@@ -12,9 +12,9 @@
 #include "octile/kernels/cuda/cublaslt_choices.h"
 #include "octile/kernels/cuda/cuda_module.h"
 #include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/product_call.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
 #include "octile/kernels/cuda/warmup.h"
-#include "octile/quant/quantize.h"
 
 #include <algorithm>
 #include <utility>
@@ -130,19 +130,27 @@ class CublasLtKernel final : public Kernel {
 
   Expected<void> run(const PackedWeight& weight, const LaunchArgs& args) const override {
     const std::int64_t m = args.activation.x.rows;
-    if (auto valid = check(weight, args); !valid || m == 0) {
-      return valid;
+    const auto ours = check_vendor_call("cublaslt", *device_.context, problem_, max_m_, weight, args, workspace_bytes(m));
+    if (!ours) {
+      return ours.error();
+    }
+    if (m == 0) {
+      return {};
     }
     const CurrentContext current(*device_.context);
     if (current.result() != CUDA_SUCCESS) {
       return driver_error(driver(), current.result(), "cuCtxPushCurrent");
     }
     Call call;
-    call.weight = static_cast<const CudaWeight*>(&weight);
+    call.weight = *ours;
     call.parts = parts_of(m);
     call.workspace = to_device_pointer(args.workspace);
     call.stream = static_cast<CUstream>(args.stream);
-    auto codes = quantise_.run(args.activation, to_pointer(call.part(call.parts.codes)), call.stream, false);
+    void* const made_codes = to_pointer(call.part(call.parts.codes));
+    auto codes = quantise_.run(args.activation, made_codes, call.stream, false);
+    if (codes) {
+      codes = with_zero_tail(*device_.context, args.activation, *codes, problem_.k, made_codes, call.stream);
+    }
     if (!codes) {
       return codes.error();
     }
@@ -176,33 +184,6 @@ class CublasLtKernel final : public Kernel {
     parts.scratch = parts.codes + quantise_.workspace_bytes(m);
     parts.total = parts.scratch + round_up(scratch_rows * product_.n * scratch_element_bytes(), kAlignment);
     return parts;
-  }
-
-  Expected<void> check(const PackedWeight& weight, const LaunchArgs& args) const {
-    const Activation& activation = args.activation;
-    const std::int64_t m = activation.x.rows;
-    if (auto ours = as_cuda_weight(weight, *device_.context); !ours) {
-      return ours.error();
-    }
-    if (auto fits = check_output_view(args.y, m, problem_.n, problem_.out_dtype); !fits) {
-      return fits;
-    }
-    if (weight.n() != problem_.n || weight.k() != problem_.k) {
-      return make_error(ErrorCode::invalid_argument, "the kernel was prepared for a weight [{}, {}], got [{}, {}]",
-                        problem_.n, problem_.k, weight.n(), weight.k());
-    }
-    if (m > max_m_) {
-      return make_error(ErrorCode::not_prepared, "prepared for up to {} rows, got {}", max_m_, m);
-    }
-    if (m > 0 && args.workspace_bytes < workspace_bytes(m)) {
-      return make_error(ErrorCode::invalid_argument, "{} rows need a workspace of {} bytes, got {}", m, workspace_bytes(m),
-                        args.workspace_bytes);
-    }
-    if ((args.bias != nullptr) != problem_.bias) {
-      return make_error(ErrorCode::invalid_argument, "the kernel was prepared {} bias",
-                        problem_.bias ? "for a" : "without a");
-    }
-    return {};
   }
 
   CUresult copy_rows(CUdeviceptr source, std::int64_t source_stride, CUdeviceptr destination,

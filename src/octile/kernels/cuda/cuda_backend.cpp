@@ -8,6 +8,7 @@
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/cuda_graph.h"
 #include "octile/kernels/cuda/cuda_weight.h"
+#include "octile/kernels/cuda/cutlass_family.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
 #include "octile/kernels/cuda/module_store.h"
 #include "octile/kernels/cuda/nvrtc.h"
@@ -45,16 +46,19 @@ class CudaBackend final : public Backend {
   std::string no_device_reason() const override { return octile::cuda::no_device_reason(); }
 
   std::span<const KernelFamily* const> families() const noexcept override {
-    static const std::array<const KernelFamily*, 3> kFamilies = {&hopper_decode_family(), &ada_mma_family(),
-                                                                 &cublaslt_family()};
+    static const std::array<const KernelFamily*, 4> kFamilies = {&hopper_decode_family(), &ada_mma_family(),
+                                                                 &cublaslt_family(), &cutlass_family()};
     return kFamilies;
   }
 
   std::vector<VendorStatus> vendors(const DeviceInfo& device) const override {
-    VendorStatus lt{"cublaslt", cublaslt_family().version(), true, ""};
-    if (auto available = cublaslt_family().available(device); !available) {
-      lt.available = false;
-      lt.reason = available.error().message;
+    std::vector<VendorStatus> result;
+    for (const KernelFamily* family : {&cublaslt_family(), &cutlass_family()}) {
+      VendorStatus& vendor = result.emplace_back(VendorStatus{std::string(family->name()), family->version(), true, ""});
+      if (auto available = family->available(device); !available) {
+        vendor.available = false;
+        vendor.reason = available.error().message;
+      }
     }
     // No vendor of products, but without it nothing new can be compiled.
     VendorStatus compiler{"nvrtc", "", false, ""};
@@ -64,7 +68,8 @@ class CudaBackend final : public Backend {
     } else {
       compiler.reason = api.error().message;
     }
-    return {lt, compiler};
+    result.push_back(compiler);
+    return result;
   }
 
   std::optional<std::int64_t> overhead_bytes(const DeviceInfo& device) const override {
@@ -73,7 +78,10 @@ class CudaBackend final : public Backend {
   }
 
   const KernelFamily* baseline(const DeviceInfo& device, const Problem& /*problem*/) const override {
-    return cublaslt_family().available(device) ? &cublaslt_family() : nullptr;
+    if (cublaslt_family().available(device)) {
+      return &cublaslt_family();
+    }
+    return cutlass_is_baseline_on(device.arch) && cutlass_family().available(device) ? &cutlass_family() : nullptr;
   }
 
   Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,

@@ -33,6 +33,49 @@ Expected<const CudaWeight*> check_product_call(std::string_view family, const De
   return *ours;
 }
 
+Expected<const CudaWeight*> check_vendor_call(std::string_view family, const DeviceContext& context, const Problem& problem,
+                                              std::int64_t max_m, const PackedWeight& weight, const LaunchArgs& args,
+                                              std::int64_t workspace_bytes) {
+  const std::int64_t m = args.activation.x.rows;
+  if (m > max_m) {
+    return make_error(ErrorCode::not_prepared, "{}: prepared for up to {} rows, got {}", family, max_m, m);
+  }
+  if ((args.bias != nullptr) != problem.bias) {
+    return make_error(ErrorCode::invalid_argument, "{}: prepared {} bias", family, problem.bias ? "for a" : "without a");
+  }
+  return check_product_call(family, context, problem, weight, args, m == 0 ? 0 : workspace_bytes);
+}
+
+Expected<DeviceCodes> with_zero_tail(const DeviceContext& context, const Activation& activation, const DeviceCodes& codes,
+                                     std::int64_t k, void* workspace, CUstream stream) {
+  const std::int64_t rows = activation.x.rows;
+  if (activation.scales == nullptr || codes.launched || k % kWeightPadding == 0 || rows == 0) {
+    return codes;
+  }
+  DeviceCodes copied = codes;
+  copied.codes = to_device_pointer(workspace);
+  copied.stride = codes_stride(k);
+  const Driver& driver = *context.driver;
+  if (const CUresult result =
+          driver.memset_d8_async(copied.codes, 0, static_cast<std::size_t>(rows * copied.stride), stream);
+      result != CUDA_SUCCESS) {
+    return driver_error(driver, result, "zeroing codes behind K");
+  }
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = codes.codes;
+  copy.srcPitch = static_cast<std::size_t>(codes.stride);
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = copied.codes;
+  copy.dstPitch = static_cast<std::size_t>(copied.stride);
+  copy.WidthInBytes = static_cast<std::size_t>(k);
+  copy.Height = static_cast<std::size_t>(rows);
+  if (const CUresult result = driver.memcpy_2d_async(&copy, stream); result != CUDA_SUCCESS) {
+    return driver_error(driver, result, "copying codes to rows of whole vectors");
+  }
+  return copied;
+}
+
 OutputRows output_rows(const MatrixView& y) noexcept {
   const std::int64_t stride = y.rows == 1 ? y.cols : y.row_stride;
   const auto quad_bytes = static_cast<CUdeviceptr>(4 * size_of(y.dtype));

@@ -18,6 +18,17 @@ Expected<const CudaWeight*> check_product_call(std::string_view family, const De
                                                const PackedWeight& weight, const LaunchArgs& args,
                                                std::int64_t workspace_bytes);
 
+// The same for a vendor's kernel, which was prepared for up to `max_m` rows, and with or without a bias.
+Expected<const CudaWeight*> check_vendor_call(std::string_view family, const DeviceContext& context, const Problem& problem,
+                                              std::int64_t max_m, const PackedWeight& weight, const LaunchArgs& args,
+                                              std::int64_t workspace_bytes);
+
+// `codes` as QuantiseKernel::run() left them, for a product that reads whole vectors of 16 codes: a caller's rows whose K is
+// no multiple of 16 go on with whatever lies behind them, NaN perhaps, and are copied to `workspace` (where the quantiser
+// would have put them) with zeros behind. Enqueues a fill and a copy, or nothing. The device's context must be current.
+Expected<DeviceCodes> with_zero_tail(const DeviceContext& context, const Activation& activation, const DeviceCodes& codes,
+                                     std::int64_t k, void* workspace, CUstream stream);
+
 // Elements between rows of y, and whether four neighbouring outputs can be stored at once.
 struct OutputRows {
   std::int64_t stride = 0;
