@@ -18,6 +18,10 @@ if(TARGET kernels_cuda_tests)
     OCTILE_FAKE_CUDA_INCOMPLETE="$<TARGET_FILE:fake_cuda_incomplete>"
     OCTILE_FAKE_OLD_LIBRARIES="$<TARGET_FILE:fake_old_libraries>")
   target_include_directories(kernels_cuda_tests PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  if(TARGET linear_tests)
+    add_dependencies(linear_tests fake_cuda)
+    target_compile_definitions(linear_tests PRIVATE OCTILE_FAKE_CUDA="$<TARGET_FILE:fake_cuda>")
+  endif()
 
   find_path(OCTILE_CUDA_HEADERS cublasLt.h HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
   if(OCTILE_CUDA_HEADERS)

@@ -199,15 +199,12 @@ class Builder {
           "kill switch, the registered baseline or the tables have changed",
           plan_.problem().n, plan_.problem().k, layout, choice.kernel);
     }
-    if (is_engine) {
-      made->kernel = make_engine_kernel(plan_.engine(), plan_.device(), plan_.problem());
-    } else {
-      auto kernel = choice.family->prepare(plan_.device(), plan_.problem(), choice.config, made->max_m);
-      if (!kernel) {
-        return std::move(kernel).error();
-      }
-      made->kernel = std::move(*kernel);
+    auto kernel = is_engine ? make_engine_kernel(plan_.engine(), plan_.device(), plan_.problem())
+                            : choice.family->prepare(plan_.device(), plan_.problem(), choice.config, made->max_m);
+    if (!kernel) {
+      return std::move(kernel).error();
     }
+    made->kernel = std::move(*kernel);
     if (auto ok = trial_.run(*made, dispatch_->starts[i]); !ok) {
       return ok.error();
     }

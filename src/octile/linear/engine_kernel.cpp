@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's kernel: codes of the activations go first into the workspace, their scales behind them.
+// The engine's weight, the calls of its function, and its kernel on a CPU: codes of the activations go first into the
+// workspace, their scales behind them.
 #include "octile/linear/engine_kernel.h"
 
 #include "octile/core/format.h"
 #include "octile/kernels/cpu/thread_pool.h"
 #include "octile/linear/choose.h"
+#include "octile/linear/cuda_engine_kernel.h"
 #include "octile/quant/quantize.h"
 
 #include <algorithm>
@@ -40,61 +42,40 @@ class EngineWeight final : public PackedWeight {
   std::unique_ptr<DeviceBuffer> scales_;
 };
 
-class EngineKernel final : public Kernel {
+class CpuEngineKernel final : public Kernel {
  public:
-  EngineKernel(std::shared_ptr<const EngineBaseline> engine, const DeviceInfo& device, const Problem& problem)
-      : engine_(std::move(engine)), on_cpu_(device.kind == DeviceKind::cpu), problem_(problem) {}
+  CpuEngineKernel(std::shared_ptr<const EngineBaseline> engine, const Problem& problem)
+      : engine_(std::move(engine)), problem_(problem) {}
 
   std::int64_t workspace_bytes(std::int64_t m) const noexcept override {
     return align_up(m * problem_.k) + align_up(m * static_cast<std::int64_t>(sizeof(float)));
   }
 
   Expected<void> run(const PackedWeight& weight, const LaunchArgs& args) const override {
-    const auto& mine = static_cast<const EngineWeight&>(weight);
     const ConstMatrixView& x = args.activation.x;
-    BaselineCall call;
-    call.m = x.rows;
-    call.n = problem_.n;
-    call.k = problem_.k;
-    call.weight_codes = mine.codes();
-    call.weight_scales = mine.scales();
-    call.bias = args.bias;
-    call.y = args.y.data;
-    call.y_row_stride = args.y.row_stride;
-    call.out_dtype = problem_.out_dtype;
-    call.stream = args.stream;
     const bool contiguous = x.row_stride == problem_.k || x.rows == 1;
     if (args.activation.scales != nullptr && contiguous) {
-      call.codes_x = x.data;
-      call.scales_x = args.activation.scales;
-    } else if (on_cpu_) {
-      fill_workspace(args, call);
-    } else {
-      return make_error(ErrorCode::unavailable,
-                        "the baseline {} on a GPU takes contiguous e4m3 rows with their scales, got {} rows with stride {}",
-                        engine_->name, to_string(x.dtype), x.row_stride);
+      return call_engine(*engine_, problem_, weight, args, x.data, args.activation.scales);
     }
-    if (const int status = engine_->call(call); status != 0) {
-      return make_error(ErrorCode::failed, "the baseline {} returned {} for M = {}, N = {}, K = {}", engine_->name, status,
-                        call.m, call.n, call.k);
-    }
-    return {};
+    auto* codes = static_cast<std::uint8_t*>(args.workspace);
+    auto* scales = reinterpret_cast<float*>(codes + align_up(x.rows * problem_.k));
+    quantise(args.activation, codes, scales);
+    return call_engine(*engine_, problem_, weight, args, codes,
+                       args.activation.scales != nullptr ? args.activation.scales : scales);
   }
 
  private:
-  void fill_workspace(const LaunchArgs& args, BaselineCall& call) const {
-    const ConstMatrixView& x = args.activation.x;
-    auto* codes = static_cast<std::uint8_t*>(args.workspace);
-    auto* scales = reinterpret_cast<float*>(codes + align_up(x.rows * problem_.k));
+  void quantise(const Activation& activation, std::uint8_t* codes, float* scales) const {
+    const ConstMatrixView& x = activation.x;
     const auto fill_row = [&](std::int64_t row) {
       const auto* source = static_cast<const std::uint8_t*>(x.data) + row * x.row_stride * size_of(x.dtype);
       std::uint8_t* target = codes + row * problem_.k;
-      if (args.activation.scales != nullptr) {
+      if (activation.scales != nullptr) {
         std::memcpy(target, source, static_cast<std::size_t>(problem_.k));
-      } else if (args.activation.static_scale > 0.0F) {
-        scales[row] = quantize_row_static(source, x.dtype, problem_.k, target, args.activation.static_scale);
+      } else if (activation.static_scale > 0.0F) {
+        scales[row] = quantize_row_static(source, x.dtype, problem_.k, target, activation.static_scale);
       } else {
-        scales[row] = quantize_row(source, x.dtype, problem_.k, target, args.activation.quantize);
+        scales[row] = quantize_row(source, x.dtype, problem_.k, target, activation.quantize);
       }
     };
     cpu::ThreadPool& pool = cpu::ThreadPool::instance();
@@ -104,12 +85,9 @@ class EngineKernel final : public Kernel {
         fill_row(row);
       }
     });
-    call.codes_x = codes;
-    call.scales_x = args.activation.scales != nullptr ? args.activation.scales : scales;
   }
 
   std::shared_ptr<const EngineBaseline> engine_;
-  bool on_cpu_;
   Problem problem_;
 };
 
@@ -146,9 +124,39 @@ Expected<std::shared_ptr<PackedWeight>> pack_for_engine(const Backend& backend, 
       std::make_shared<EngineWeight>(source.n, source.k, std::move(*codes), std::move(*scales)));
 }
 
-std::unique_ptr<Kernel> make_engine_kernel(std::shared_ptr<const EngineBaseline> engine, const DeviceInfo& device,
-                                           const Problem& problem) {
-  return std::make_unique<EngineKernel>(std::move(engine), device, problem);
+Expected<void> call_engine(const EngineBaseline& engine, const Problem& problem, const PackedWeight& weight,
+                           const LaunchArgs& args, const void* codes, const float* scales) {
+  const auto& packed = static_cast<const EngineWeight&>(weight);
+  BaselineCall call;
+  call.m = args.activation.x.rows;
+  call.n = problem.n;
+  call.k = problem.k;
+  call.codes_x = codes;
+  call.scales_x = scales;
+  call.weight_codes = packed.codes();
+  call.weight_scales = packed.scales();
+  call.bias = args.bias;
+  call.y = args.y.data;
+  call.y_row_stride = args.y.row_stride;
+  call.out_dtype = problem.out_dtype;
+  call.stream = args.stream;
+  if (const int status = engine.call(call); status != 0) {
+    return make_error(ErrorCode::failed, "the baseline {} returned {} for M = {}, N = {}, K = {}", engine.name, status,
+                      call.m, call.n, call.k);
+  }
+  return {};
+}
+
+Expected<std::unique_ptr<Kernel>> make_engine_kernel(std::shared_ptr<const EngineBaseline> engine, const DeviceInfo& device,
+                                                     const Problem& problem) {
+  if (device.kind == DeviceKind::cpu) {
+    return std::unique_ptr<Kernel>(std::make_unique<CpuEngineKernel>(std::move(engine), problem));
+  }
+  const auto context = cuda::device_context(device.index);
+  if (!context) {
+    return context.error();
+  }
+  return make_cuda_engine_kernel(std::move(engine), **context, problem);
 }
 
 }  // namespace octile

@@ -225,12 +225,6 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   if (auto ok = check_baseline_is_packed(plan, packed); !ok) {
     return ok.error();
   }
-  if (plan.engine() != nullptr && packed.device.info.kind == DeviceKind::cuda &&
-      options.activation != ActivationMode::quantized) {
-    return make_error(
-        ErrorCode::unavailable,
-        "the registered baseline takes e4m3 activations on a GPU: create the linear with quantised activations");
-  }
   auto impl = std::make_shared<Impl>(std::move(weight), options, std::move(plan));
   if (options.bias != nullptr) {
     auto bias = upload_bias(packed.device, options, problem.n);

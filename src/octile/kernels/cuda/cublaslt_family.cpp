@@ -186,20 +186,6 @@ class CublasLtKernel final : public Kernel {
     return parts;
   }
 
-  CUresult copy_rows(CUdeviceptr source, std::int64_t source_stride, CUdeviceptr destination,
-                     std::int64_t destination_stride, std::int64_t row_bytes, std::int64_t rows, CUstream stream) const {
-    CUDA_MEMCPY2D copy = {};
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = source;
-    copy.srcPitch = static_cast<std::size_t>(source_stride);
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = destination;
-    copy.dstPitch = static_cast<std::size_t>(destination_stride);
-    copy.WidthInBytes = static_cast<std::size_t>(row_bytes);
-    copy.Height = static_cast<std::size_t>(rows);
-    return driver().memcpy_2d_async(&copy, stream);
-  }
-
   // Rows [first, first + rows) into `y`.
   Expected<void> multiply(const Call& call, std::int64_t first, std::int64_t rows, CUdeviceptr y,
                           std::int64_t y_stride) const {
@@ -238,8 +224,9 @@ class CublasLtKernel final : public Kernel {
         if (auto done = add_bias(args, scratch, y, rows, call.stream); !done) {
           return done;
         }
-      } else if (const CUresult result = copy_rows(scratch, product_.n * scratch_element_bytes(), y, y_row_bytes,
-                                                   problem_.n * size_of(problem_.out_dtype), rows, call.stream);
+      } else if (const CUresult result =
+                     copy_rows_async(driver(), y, y_row_bytes, scratch, product_.n * scratch_element_bytes(),
+                                     problem_.n * size_of(problem_.out_dtype), rows, call.stream);
                  result != CUDA_SUCCESS) {
         return driver_error(driver(), result, "copying rows of y");
       }

@@ -98,6 +98,20 @@ Expected<void> upload_rows(const DeviceContext& context, CUdeviceptr destination
                    [&](const Driver& driver) { return driver.memcpy_2d(&copy); });
 }
 
+CUresult copy_rows_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride, CUdeviceptr source,
+                         std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows, CUstream stream) noexcept {
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = source;
+  copy.srcPitch = size_of_bytes(source_stride);
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = destination;
+  copy.dstPitch = size_of_bytes(destination_stride);
+  copy.WidthInBytes = size_of_bytes(row_bytes);
+  copy.Height = size_of_bytes(rows);
+  return driver.memcpy_2d_async(&copy, stream);
+}
+
 Expected<void> fill_bytes(const DeviceContext& context, CUdeviceptr destination, unsigned char value, std::int64_t bytes) {
   return on_device(context, "fill", bytes,
                    [&](const Driver& driver) { return driver.memset_d8(destination, value, size_of_bytes(bytes)); });

@@ -210,7 +210,17 @@ OCTILE_FAKE CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
   }
   return outcome("cuMemcpy2D");
 }
-OCTILE_FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D*, CUstream) { return outcome("cuMemcpy2DAsync"); }
+OCTILE_FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream) {
+  for (std::size_t row = 0; row < copy->Height; ++row) {
+    const CUdeviceptr to = copy->dstDevice + row * copy->dstPitch;
+    const CUdeviceptr from = copy->srcDevice + row * copy->srcPitch;
+    if (!touches_own(to, copy->WidthInBytes) || !touches_own(from, copy->WidthInBytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::memcpy(host(to), host(from), copy->WidthInBytes);
+  }
+  return outcome("cuMemcpy2DAsync");
+}
 OCTILE_FAKE CUresult cuMemsetD8_v2(CUdeviceptr destination, unsigned char value, std::size_t bytes) {
   if (!touches_own(destination, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
