@@ -3,15 +3,9 @@
 #pragma once
 
 #include "octile/kernels/backend.h"
-#include "octile/table/table_store.h"
+#include "table_directory.h"
 #include "tables.h"
 
-#include <gtest/gtest.h>
-
-#include <unistd.h>
-
-#include <atomic>
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -21,10 +15,6 @@ class CpuTable {
  public:
   // `kernel`: a family's name, or "baseline". shape: N and K.
   CpuTable(std::pair<std::int64_t, std::int64_t> shape, const std::string& kernel) {
-    static std::atomic<int> made{0};
-    directory_ = std::filesystem::temp_directory_path() /
-                 ("octile-cpu-table-" + std::to_string(::getpid()) + "-" + std::to_string(made++));
-    std::filesystem::create_directories(directory_);
     const Device device = find_device("cpu").value();
     Problem problem;
     problem.n = shape.first;
@@ -51,29 +41,21 @@ class CpuTable {
       }
     }
     if (available_) {
-      const auto ok = write_own_table(table, (directory_ / table_file_name(table.key, false)).string());
-      EXPECT_TRUE(ok.has_value()) << ok.error().message;
-      clear_table_cache();
+      directory_.write(table);
     }
   }
-  ~CpuTable() {
-    std::filesystem::remove_all(directory_);
-    clear_table_cache();
-  }
-  CpuTable(const CpuTable&) = delete;
-  CpuTable& operator=(const CpuTable&) = delete;
 
   bool available() const { return available_; }
   WeightOptions options() const {
     WeightOptions result;
-    result.tables = directory_.string();
+    result.tables = directory_.path();
     return result;
   }
 
  private:
   static constexpr std::int64_t kLastM = 1 << 20;
   bool available_ = false;
-  std::filesystem::path directory_;
+  TableDirectory directory_;
 };
 
 }  // namespace octile::test
