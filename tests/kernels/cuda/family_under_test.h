@@ -3,9 +3,12 @@
 #pragma once
 
 #include "l40s_tables.h"
+#include "octile/core/env.h"
 #include "octile/kernels/cuda/ada_mma_config.h"
 #include "octile/kernels/cuda/ada_mma_family.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
+#include "octile/kernels/cuda/cutlass_family.h"
+#include "octile/kernels/cuda/cutlass_tiles.h"
 #include "octile/kernels/cuda/hopper_decode_config.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
 #include "octile/kernels/cuda/warmup.h"
@@ -80,6 +83,17 @@ inline std::vector<TileConfig> cublaslt_algorithms(const Problem& problem, std::
   return configs;
 }
 
+// The component's own choice and each of its kernels; the choice alone where there is no component.
+inline std::vector<TileConfig> cutlass_kernels() {
+  std::vector<TileConfig> configs = {{}};
+  if (const OctileCutlassApi* api = cutlass_component().api; api != nullptr) {
+    for (const OctileCutlassConfig& tile : cutlass_tiles(*api)) {
+      configs.push_back(to_config(tile));
+    }
+  }
+  return configs;
+}
+
 struct FamilyUnderTest {
   const char* name;
   const KernelFamily& (*family)();
@@ -108,6 +122,12 @@ inline const std::vector<FamilyUnderTest>& families_under_test() {
        [] { return to_config(DecodeTile{128, 1, 4, 1}); }, [](Problem& problem) { problem.numerics = Numerics::baseline; }},
       {"cublaslt", cublaslt_family, cublaslt_algorithms, [] { return std::vector<TileConfig>{{}}; },
        [] { return TileConfig{}; }, [](Problem& problem) { problem.numerics = Numerics::baseline; }},
+      {"cutlass", cutlass_family, [](const Problem&, std::int64_t) { return cutlass_kernels(); },
+       [] {
+         const auto all = cutlass_kernels();
+         return std::vector{all.front(), all[all.size() / 2], all.back()};
+       },
+       [] { return TileConfig{}; }, [](Problem& problem) { problem.batch_invariant = true; }},
   };
   return families;
 }
@@ -117,12 +137,16 @@ class FamilyTest : public testing::TestWithParam<FamilyUnderTest> {
  protected:
   void SetUp() override {
     OCTILE_REQUIRE_GPU();
+    cutlass_too_.emplace("OCTILE_CUTLASS_ON_ANY_GPU", "on");
     if (const auto available = family().available(device()); !available) {
       GTEST_SKIP() << available.error().message;
     }
     trace_.emplace(__FILE__, __LINE__, test::seed_text());
   }
-  void TearDown() override { trace_.reset(); }
+  void TearDown() override {
+    trace_.reset();
+    cutlass_too_.reset();
+  }
 
   const KernelFamily& family() const { return GetParam().family(); }
   static const DeviceInfo& device() { return test::gpu().context->info; }
@@ -149,6 +173,7 @@ class FamilyTest : public testing::TestWithParam<FamilyUnderTest> {
 
  private:
   std::optional<testing::ScopedTrace> trace_;
+  std::optional<env::ScopedOverride> cutlass_too_;  // Its PTX runs on the GPUs that are not its own.
 };
 
 inline std::string name_of(const testing::TestParamInfo<FamilyUnderTest>& info) { return info.param.name; }

@@ -227,6 +227,9 @@ class CutlassFamily final : public KernelFamily {
       return make_error(ErrorCode::invalid_argument, "cutlass: want N and K of at least 1, got N={} K={}", problem.n,
                         problem.k);
     }
+    if (problem.numerics == Numerics::baseline && !cutlass_is_baseline_on(device.arch)) {
+      return make_error(ErrorCode::invalid_argument, "cutlass: its bits are not the baseline's on {}", device.arch);
+    }
     auto ladder = plan(device, problem, config, 1);
     return ladder ? Expected<void>() : ladder.error();
   }

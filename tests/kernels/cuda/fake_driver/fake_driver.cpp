@@ -203,23 +203,19 @@ OCTILE_FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr s
 OCTILE_FAKE CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
   for (std::size_t row = 0; row < copy->Height; ++row) {
     const CUdeviceptr to = copy->dstDevice + row * copy->dstPitch;
-    if (!touches_own(to, copy->WidthInBytes)) {
+    const CUdeviceptr from = copy->srcDevice + row * copy->srcPitch;
+    const bool on_device = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE;
+    if (!touches_own(to, copy->WidthInBytes) || (on_device && !touches_own(from, copy->WidthInBytes))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    std::memcpy(host(to), static_cast<const char*>(copy->srcHost) + row * copy->srcPitch, copy->WidthInBytes);
+    const void* source = on_device ? host(from) : static_cast<const char*>(copy->srcHost) + row * copy->srcPitch;
+    std::memcpy(host(to), source, copy->WidthInBytes);
   }
   return outcome("cuMemcpy2D");
 }
 OCTILE_FAKE CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream) {
-  for (std::size_t row = 0; row < copy->Height; ++row) {
-    const CUdeviceptr to = copy->dstDevice + row * copy->dstPitch;
-    const CUdeviceptr from = copy->srcDevice + row * copy->srcPitch;
-    if (!touches_own(to, copy->WidthInBytes) || !touches_own(from, copy->WidthInBytes)) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    std::memcpy(host(to), host(from), copy->WidthInBytes);
-  }
-  return outcome("cuMemcpy2DAsync");
+  const CUresult result = outcome("cuMemcpy2DAsync");
+  return result == CUDA_SUCCESS ? cuMemcpy2DUnaligned_v2(copy) : result;
 }
 OCTILE_FAKE CUresult cuMemsetD8_v2(CUdeviceptr destination, unsigned char value, std::size_t bytes) {
   if (!touches_own(destination, bytes)) {
