@@ -117,13 +117,23 @@ Expected<void> check_quantized(const ConstMatrixView& codes, const float* scales
   return {};
 }
 
-// The newest dispatch for which the workspace suffices: one that was sized before another thread's prepare() still serves.
-const Dispatch* fitting_dispatch(const Dispatch* newest, std::int64_t rows, std::int64_t workspace_bytes) noexcept {
-  const Dispatch* dispatch = newest;
-  while (dispatch != nullptr && dispatch->call_bytes(rows) > workspace_bytes) {
-    dispatch = dispatch->older;
+// The newest dispatch for which the workspace suffices, and what it needs: one that was sized before another thread's
+// prepare() still serves. No dispatch and the newest one's bytes where none fits.
+struct Fitting {
+  const Dispatch* dispatch = nullptr;
+  std::int64_t bytes = 0;
+};
+Fitting fitting_dispatch(const Dispatch* newest, std::int64_t rows, std::int64_t workspace_bytes) noexcept {
+  const std::int64_t wanted = newest->call_bytes(rows);
+  if (wanted <= workspace_bytes) {
+    return {newest, wanted};
   }
-  return dispatch;
+  for (const Dispatch* older = newest->older; older != nullptr; older = older->older) {
+    if (const std::int64_t bytes = older->call_bytes(rows); bytes <= workspace_bytes) {
+      return {older, bytes};
+    }
+  }
+  return {nullptr, wanted};
 }
 
 // Allocates at the first call alone.
@@ -154,12 +164,12 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
   if (newest->is_fallback) {
     say_fallback_once(problem, newest->max_m);
   }
-  const Dispatch* dispatch = fitting_dispatch(newest, rows, workspace_bytes);
+  const auto [dispatch, bytes] = fitting_dispatch(newest, rows, workspace_bytes);
   const std::uintptr_t alignment = linear.plan.device().kind == DeviceKind::cpu ? 64 : 256;
-  if (dispatch == nullptr || (dispatch->call_bytes(rows) > 0 &&
-                              (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
-    return make_error(ErrorCode::invalid_argument, "workspace: want {} bytes, {}-byte aligned, got {} bytes at {}",
-                      newest->call_bytes(rows), alignment, workspace_bytes, static_cast<const void*>(workspace));
+  if (dispatch == nullptr ||
+      (bytes > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0))) {
+    return make_error(ErrorCode::invalid_argument, "workspace: want {} bytes, {}-byte aligned, got {} bytes at {}", bytes,
+                      alignment, workspace_bytes, static_cast<const void*>(workspace));
   }
   LaunchArgs args;
   args.bias = linear.bias_data();

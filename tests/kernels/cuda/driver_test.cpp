@@ -117,6 +117,23 @@ TEST_F(DriverContexts, ThePreviousContextComesBackWhenAnOuterOneIsCurrent) {
   EXPECT_TRUE(state_->current.empty());
 }
 
+TEST_F(DriverContexts, OneThatIsCurrentAlreadyIsNeitherPushedNorPopped) {
+  open();
+  const CurrentContext outer(*contexts_[0]);
+  {
+    const CurrentContext again(*contexts_[0]);
+    EXPECT_EQ(again.result(), CUDA_SUCCESS);
+    EXPECT_EQ(state_->current, std::vector<CUcontext>{contexts_[0]->context});
+    {
+      const CurrentContext other(*contexts_[1]);
+      const CurrentContext back(*contexts_[0]);
+      EXPECT_EQ(state_->current.back(), contexts_[0]->context);
+      EXPECT_EQ(state_->current.size(), 3U);
+    }
+  }
+  EXPECT_EQ(state_->current, std::vector<CUcontext>{contexts_[0]->context});
+}
+
 TEST_F(DriverContexts, AContextThatCannotBePushedIsNotPopped) {
   open();
   const CurrentContext outer(*contexts_[0]);

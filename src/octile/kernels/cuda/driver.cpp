@@ -229,11 +229,18 @@ Expected<const DeviceContext*> device_context(int index) {
   return contexts->by_index.emplace(index, std::move(*context)).first->second.get();
 }
 
-CurrentContext::CurrentContext(const DeviceContext& context) noexcept
-    : driver_(context.driver), result_(driver_->ctx_push_current(context.context)) {}
+CurrentContext::CurrentContext(const DeviceContext& context) noexcept : driver_(context.driver) {
+  // An engine's thread has it current already: one call in place of a push and a pop.
+  CUcontext now = nullptr;
+  if (driver_->ctx_get_current(&now) == CUDA_SUCCESS && now == context.context) {
+    return;
+  }
+  result_ = driver_->ctx_push_current(context.context);
+  pushed_ = result_ == CUDA_SUCCESS;
+}
 
 CurrentContext::~CurrentContext() {
-  if (result_ == CUDA_SUCCESS) {
+  if (pushed_) {
     CUcontext popped = nullptr;
     driver_->ctx_pop_current(&popped);
   }

@@ -62,7 +62,8 @@ class CurrentContext {
 
  private:
   const Driver* driver_;
-  CUresult result_;
+  CUresult result_ = CUDA_SUCCESS;
+  bool pushed_ = false;
 };
 
 // While it lives, this thread may allocate, load and synchronise although another thread captures a graph in global mode:
