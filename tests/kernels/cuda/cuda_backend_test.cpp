@@ -2,7 +2,6 @@
 // The CUDA backend: quiet and quick without a GPU; memory, contexts, graphs on one.
 #include "octile/kernels/cuda/cuda_backend.h"
 
-#include "octile/kernels/cuda/cublaslt.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/cutlass_family.h"
@@ -47,14 +46,14 @@ TEST(CudaBackend, ADeviceThatIsNotThereIsRefused) {
 }
 
 TEST(CudaBackend, StatesTheMemoryThatItsPartsTakeAtMost) {
-  DeviceInfo device;
-  device.kind = DeviceKind::cuda;
-  device.arch = "sm_89";
-  EXPECT_EQ(cuda_backend().overhead_bytes(device), kModuleBudgetBytes) << "no vendor of products there";
-  device.arch = "sm_90";
-  const std::int64_t vendor_bytes = cublaslt_family().available(device) ? kCublasLtResidentBytes : 0;
-  EXPECT_EQ(cuda_backend().overhead_bytes(device), kModuleBudgetBytes + vendor_bytes);
-  EXPECT_LT(kModuleBudgetBytes + kCublasLtResidentBytes, std::int64_t{64} << 20);
+  for (const char* arch : {"sm_80", "sm_89", "sm_90", "sm_120"}) {
+    DeviceInfo device;
+    device.kind = DeviceKind::cuda;
+    device.arch = arch;
+    const std::int64_t vendor_bytes = cuda_backend().baseline(device, {}) == nullptr ? 0 : kVendorResidentBytes;
+    EXPECT_EQ(cuda_backend().overhead_bytes(device), kModuleBudgetBytes + vendor_bytes) << arch;
+  }
+  EXPECT_LT(kModuleBudgetBytes + kVendorResidentBytes, std::int64_t{64} << 20);
 }
 
 TEST(CudaBackend, EveryVendorIsThereOrSaysWhyNot) {

@@ -58,12 +58,18 @@ TEST_P(FamilyCalls, AnEmptyBatchWritesNothingAndWantsNothing) {
   }
 }
 
-// The rows behind the last one, of x and of the codes in the workspace, hold NaN: no valid row sees them.
-TEST_P(FamilyCalls, NaNBehindTheLastRowLeaksIntoNoOther) {
+// The rows behind the last one, of x and of the codes in the workspace, and what lies between rows hold NaN: no valid row
+// sees them, also where the padded rows of given codes have a form that needs no copy (304 bytes apart).
+TEST_P(FamilyCalls, NaNBehindTheLastRowOrBetweenRowsLeaksIntoNoOther) {
+  struct Rows {
+    std::int64_t k;
+    std::int64_t padding;
+  };
   for (const std::int64_t m : {1, 3, 17, 70}) {
     for (const bool codes : {false, true}) {
-      for (const std::int64_t k : {256, 300}) {
-        const LinearCase linear_case = {.m = m, .n = 200, .k = k, .codes = codes, .rows_behind = 260};
+      for (const Rows& rows : {Rows{256, 0}, Rows{256, 16}, Rows{300, 0}, Rows{300, 4}}) {
+        const LinearCase linear_case = {
+            .m = m, .n = 200, .k = rows.k, .codes = codes, .x_padding = rows.padding, .rows_behind = 260};
         DeviceLinear linear = linear_of(linear_case);
         ASSERT_TRUE(linear.ready());
         for (const TileConfig& config : configs_for(linear.problem(), m)) {

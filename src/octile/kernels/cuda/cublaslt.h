@@ -22,10 +22,6 @@ inline constexpr std::int64_t kMinCublasLtVersion = 120900;
 // Workspace that an algorithm may ask for; what torch allows on Hopper.
 inline constexpr std::int64_t kCublasLtWorkspaceBytes = std::int64_t{32} << 20;
 
-// Device memory that the library keeps on its own, at most: the code of its kernels, which it loads one by one. Its
-// workspace is part of the caller's.
-inline constexpr std::int64_t kCublasLtResidentBytes = std::int64_t{24} << 20;
-
 struct CublasLt {
   OCTILE_CUBLASLT_FUNCTIONS(OCTILE_FUNCTION_FIELD)
   std::int64_t version = 0;  // 130100 for 13.1.0.

@@ -73,8 +73,8 @@ class CudaBackend final : public Backend {
   }
 
   std::optional<std::int64_t> overhead_bytes(const DeviceInfo& device) const override {
-    static_assert(kModuleBudgetBytes + kCublasLtResidentBytes < std::int64_t{64} << 20);
-    return kModuleBudgetBytes + (cublaslt_family().available(device) ? kCublasLtResidentBytes : 0);
+    static_assert(kModuleBudgetBytes + kVendorResidentBytes < std::int64_t{64} << 20);
+    return kModuleBudgetBytes + (baseline(device, {}) != nullptr ? kVendorResidentBytes : 0);
   }
 
   const KernelFamily* baseline(const DeviceInfo& device, const Problem& /*problem*/) const override {

@@ -16,6 +16,10 @@ namespace octile::cuda {
 // Bytes of cubins that may be loaded on one device at a time. A kernel's is 10 to 60 KB and a model needs tens of them.
 inline constexpr std::int64_t kModuleBudgetBytes = std::int64_t{32} << 20;
 
+// Device memory that a vendor's library keeps on its own, at most: the code of its kernels, which are loaded as they are
+// first used. Its workspace is part of the caller's.
+inline constexpr std::int64_t kVendorResidentBytes = std::int64_t{24} << 20;
+
 // One loaded kernel. Shared by everyone who asked for the same machine code on the same device, unloaded with the last.
 struct LoadedModule {
   LoadedModule(const DeviceContext& its_context, CUmodule its_module, CUfunction its_function,
