@@ -33,3 +33,18 @@ if(TARGET kernels_cuda_tests)
     target_compile_definitions(kernels_cuda_tests PRIVATE OCTILE_BUILT_CUTLASS="${PROJECT_BINARY_DIR}/liboctile_cutlass.so")
   endif()
 endif()
+
+# What configuring says where the option is on and something is missing. The stand-in for nvcc only tells its version.
+set(octile_fake_nvcc ${CMAKE_CURRENT_BINARY_DIR}/fake_nvcc)
+file(WRITE ${octile_fake_nvcc} "#!/bin/sh\necho \"Cuda compilation tools, release $(basename \"$0\" | sed 's/.*-//'), V0\"\n")
+file(CHMOD ${octile_fake_nvcc} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+function(octile_cutlass_configure_test name release words)
+  file(CREATE_LINK ${octile_fake_nvcc} ${octile_fake_nvcc}-${release} SYMBOLIC)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR} -B ${CMAKE_CURRENT_BINARY_DIR}/${name} -G ${CMAKE_GENERATOR}
+    -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER} -DOCTILE_BUILD_TESTS=OFF -DOCTILE_BUILD_CLI=OFF
+    -DOCTILE_CUTLASS=ON -DOCTILE_NVCC=${octile_fake_nvcc}-${release} -DOCTILE_CUTLASS_INCLUDE=/nonexistent/cutlass)
+  string(REPLACE " " "[ \n]+" words "${words}")  # CMake breaks the lines of its messages.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS core PASS_REGULAR_EXPRESSION "${words}")
+endfunction()
+octile_cutlass_configure_test(cutlass_with_an_old_nvcc 12.4 "needs nvcc of CUDA 12\\.8 or newer .*release 12\\.4")
+octile_cutlass_configure_test(cutlass_without_headers 13.0 "/nonexistent/cutlass\" holds no cutlass/version\\.h\\..*setup\\.sh cutlass")
