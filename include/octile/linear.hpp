@@ -32,6 +32,7 @@ struct WeightOptions {
   Accumulate accumulate = Accumulate::device_default;
   Numerics numerics = Numerics::deterministic;
   bool batch_invariant = false;
+  Pdl pdl = Pdl::full;  // The most that a kernel may do; a table's entry that does more runs with this.
 };
 
 // A weight packed for one device, in the one layout that serves every M of its table. Copies share the packed data.

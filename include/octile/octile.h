@@ -44,6 +44,7 @@ enum octile_dtype {
 };
 enum octile_accumulate { OCTILE_ACCUMULATE_DEFAULT = 0, OCTILE_ACCUMULATE_FAST = 1, OCTILE_ACCUMULATE_PRECISE = 2 };
 enum octile_numerics { OCTILE_NUMERICS_DETERMINISTIC = 0, OCTILE_NUMERICS_BASELINE = 1 };
+enum octile_pdl { OCTILE_PDL_DEFAULT = 0 /* full */, OCTILE_PDL_OFF = 1, OCTILE_PDL_CONSUME = 2, OCTILE_PDL_FULL = 3 };
 enum octile_activation {
   OCTILE_DYNAMIC_PER_TOKEN = 0, /* bf16/fp16 rows, quantised with one scale each. */
   OCTILE_STATIC_PER_TENSOR = 1, /* bf16/fp16 rows, quantised with the given scale. */
@@ -76,6 +77,7 @@ typedef struct octile_weight_options {
   int32_t accumulate;      /* enum octile_accumulate. */
   int32_t numerics;        /* enum octile_numerics. */
   int32_t batch_invariant; /* 0 or 1: a row's bits depend neither on M nor on the other rows. */
+  int32_t pdl;             /* enum octile_pdl. */
 } octile_weight_options;
 
 /* scale = min(max(amax, floor), upper_bound) / 448, codes = e4m3_saturate(x / scale). */

@@ -43,6 +43,14 @@ enum class Accumulate { device_default, fast, precise };
 // deterministic: the same bits run after run. baseline: the bits of the vendor's row-wise kernel as well (Hopper).
 enum class Numerics { deterministic, baseline };
 
+// When a kernel may start before the one before it has ended (programmatic dependent launch: GPUs from sm_90 on). off:
+// never. consume: a product behind the linear's own quantiser. full: the linear's first kernel too, and weights are
+// requested before the wait. Every kernel waits before it reads what an earlier one wrote, and a weight is never written
+// once it is packed: safe behind any kernel, and before any that keeps the rule of such launches, to wait before its first
+// access.
+enum class Pdl { off, consume, full };
+
+OCTILE_API const char* to_string(Pdl pdl) noexcept;
 OCTILE_API const char* to_string(Accumulate accumulate) noexcept;
 OCTILE_API const char* to_string(Numerics numerics) noexcept;
 

@@ -135,6 +135,16 @@ void add_scope(CLI::App& command, std::string& scope) {
       ->check(CLI::IsMember({"linear", "gemm"}).description(""));
 }
 
+void add_pdl(CLI::App& command, std::string& pdl) {
+  command
+      .add_option(
+          "--pdl", pdl,
+          "Launch mode of our own kernels, GPUs from sm_90 on: full (default): in a chain with other linears; consume: "
+          "behind the linear's own quantiser alone; off")
+      ->type_name("{off,consume,full}")
+      ->check(CLI::IsMember({"off", "consume", "full"}).description(""));
+}
+
 void add_tune(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("tune", "Measure which kernel is fastest for each M, prove it, write tables");
   add_measuring(*command, args.tune.measure);
@@ -143,6 +153,7 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
   command->add_option("--tables", args.tune.measure.tables, "Directory to write to (default: the user's own tables)")
       ->type_name("DIR");
   add_scope(*command, args.tune.measure.scope);
+  add_pdl(*command, args.tune.measure.pdl);
   command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
   command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
   command->footer(
@@ -162,6 +173,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
              "Numbers of tokens, as 1,4,16 (default on a CPU: powers of two up to 1024)", false);
   add_search_path(*command, args.bench.measure.tables);
   add_scope(*command, args.bench.measure.scope);
+  add_pdl(*command, args.bench.measure.pdl);
   add_json(*command, args.bench.measure.json, "the rows");
   command->add_option("--csv", args.bench.csv, "Also write the rows as CSV")->type_name("FILE");
   command

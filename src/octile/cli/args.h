@@ -31,6 +31,7 @@ struct MeasureArgs {
   std::string tables;
   std::vector<std::int64_t> m_list;  // Empty: the device's default.
   std::string scope = "linear";
+  std::string pdl = "full";
   double time_budget_s = 0;  // 0: none.
   std::uint64_t seed = 0;    // 0: fresh.
   JsonTarget json;

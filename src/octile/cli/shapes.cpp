@@ -60,12 +60,22 @@ Expected<Device> find_device_or_name(const std::string& id, const std::string& d
   return unknown;
 }
 
+namespace {
+
+// A checked option: one of the three names.
+Pdl pdl_named(std::string_view name) {
+  return name == to_string(Pdl::off) ? Pdl::off : (name == to_string(Pdl::consume) ? Pdl::consume : Pdl::full);
+}
+
+}  // namespace
+
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options) {
   options.device = args.device;
   options.tables = args.tables;
   options.time_budget_s = args.time_budget_s;
   options.seed = args.seed;
   options.scope = args.scope;
+  options.pdl = pdl_named(args.pdl);
   options.command_line = command_line;
 }
 

@@ -58,6 +58,18 @@ std::int64_t size_of(DType dtype) noexcept {
   return 0;
 }
 
+const char* to_string(Pdl pdl) noexcept {
+  switch (pdl) {
+    case Pdl::off:
+      return "off";
+    case Pdl::consume:
+      return "consume";
+    case Pdl::full:
+      return "full";
+  }
+  return "unknown";
+}
+
 const char* to_string(Accumulate accumulate) noexcept {
   switch (accumulate) {
     case Accumulate::device_default:

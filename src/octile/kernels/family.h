@@ -29,6 +29,7 @@ struct Problem {
   Accumulate accumulate = Accumulate::device_default;
   Numerics numerics = Numerics::deterministic;
   bool batch_invariant = false;
+  Pdl pdl = Pdl::full;  // The most that a kernel may do, and what a tuner's candidates do.
 };
 
 // Activations of one call. Raw rows (scales == nullptr) are quantised by the call; codes come with their scales.

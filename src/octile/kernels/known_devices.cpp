@@ -128,4 +128,9 @@ int compute_capability(std::string_view arch) noexcept {
   return value;
 }
 
+Pdl pdl_on(const DeviceInfo& device, Pdl wanted) noexcept {
+  constexpr int kOldestCapability = 90;
+  return device.kind == DeviceKind::cuda && compute_capability(device.arch) >= kOldestCapability ? wanted : Pdl::off;
+}
+
 }  // namespace octile

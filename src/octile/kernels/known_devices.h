@@ -2,6 +2,8 @@
 // What is known of devices that are not present, so that `explain --device-name` can check a table's tiles against them.
 #pragma once
 
+#include <octile/types.hpp>
+
 #include "octile/kernels/device.h"
 
 #include <optional>
@@ -19,5 +21,8 @@ std::vector<DeviceInfo> known_gpus();
 
 // The data sheet's "sm_89" as 89, "sm_90a" as 90; 0 for anything else.
 int compute_capability(std::string_view arch) noexcept;
+
+// `wanted`, or off where the device has no programmatic dependent launch.
+Pdl pdl_on(const DeviceInfo& device, Pdl wanted) noexcept;
 
 }  // namespace octile

@@ -160,6 +160,15 @@ Expected<Enum> enum_of(const char* field, std::int32_t value, Enum last) {
   return static_cast<Enum>(value);
 }
 
+// Unlike the other enumerations, C has 0 for the default and the C++ values from 1 on.
+Expected<Pdl> pdl_of(const char* field, std::int32_t value) {
+  if (value < OCTILE_PDL_DEFAULT || value > OCTILE_PDL_FULL) {
+    return make_error(ErrorCode::invalid_argument, "{}: want {} to {}, got {}", field, static_cast<int>(OCTILE_PDL_DEFAULT),
+                      static_cast<int>(OCTILE_PDL_FULL), value);
+  }
+  return value == OCTILE_PDL_DEFAULT ? WeightOptions{}.pdl : static_cast<Pdl>(value - 1);
+}
+
 Expected<bool> bool_of(const char* field, std::int32_t value) {
   if (value != 0 && value != 1) {
     return make_error(ErrorCode::invalid_argument, "{}: want 0 or 1, got {}", field, value);
@@ -232,6 +241,7 @@ Expected<WeightOptions> to_cpp(const octile_weight_options* from) {
   reader.take(options.accumulate, enum_of("weight_options.accumulate", c.accumulate, Accumulate::precise));
   reader.take(options.numerics, enum_of("weight_options.numerics", c.numerics, Numerics::baseline));
   reader.take(options.batch_invariant, bool_of("weight_options.batch_invariant", c.batch_invariant));
+  reader.take(options.pdl, pdl_of("weight_options.pdl", c.pdl));
   return reader.finish(std::move(options));
 }
 

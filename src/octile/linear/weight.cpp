@@ -74,7 +74,8 @@ Expected<Fp8Weight> pack(const Device& device, const WeightSource& source, const
                           .bias = false,
                           .accumulate = options.accumulate,
                           .numerics = options.numerics,
-                          .batch_invariant = options.batch_invariant};
+                          .batch_invariant = options.batch_invariant,
+                          .pdl = options.pdl};
   impl->tables = options.tables;
   impl->tuned = *tuned;
 

@@ -6,6 +6,7 @@
 
 #include "octile/core/env.h"
 #include "octile/core/format.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/tune/budget.h"
 #include "octile/tune/candidates.h"
 #include "octile/tune/contest.h"
@@ -292,6 +293,9 @@ class Bench {
     row.m = pending.m;
     row.scope = options_.scope;
     row.layout = lanes[kChosen].admission.layout;
+    // Lanes are chains of calls; only a choice in this mode uses that, and its time holds for such chains alone.
+    row.chained = pdl_on(device_.info, options_.pdl) == Pdl::full &&
+                  pending.chosen.config.find("PDL") == static_cast<std::int64_t>(Pdl::full);
     row.accumulate = table_key(device_.info, plans_[pending.shape]->problem(), row.layout).accumulate;
     row.baseline_us = median(lanes[kBaseline].us);
     row.baseline_kernel = pending.baseline.kernel;

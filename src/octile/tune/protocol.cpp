@@ -62,13 +62,10 @@ Expected<TileConfig> config_from_json(const json& value) {
 
 json to_json(const MeasureSettings& settings) {
   const Problem& problem = settings.problem;
-  return {{"out_dtype", static_cast<int>(problem.out_dtype)},
-          {"bias", problem.bias},
-          {"accumulate", static_cast<int>(problem.accumulate)},
-          {"numerics", static_cast<int>(problem.numerics)},
-          {"batch_invariant", problem.batch_invariant},
-          {"quantized_input", settings.quantized_input},
-          {"seed", settings.seed}};
+  return {{"out_dtype", static_cast<int>(problem.out_dtype)},   {"bias", problem.bias},
+          {"accumulate", static_cast<int>(problem.accumulate)}, {"numerics", static_cast<int>(problem.numerics)},
+          {"batch_invariant", problem.batch_invariant},         {"pdl", static_cast<int>(problem.pdl)},
+          {"quantized_input", settings.quantized_input},        {"seed", settings.seed}};
 }
 
 Expected<MeasureSettings> settings_from_json(const json& value) {
@@ -76,14 +73,17 @@ Expected<MeasureSettings> settings_from_json(const json& value) {
   const int out_dtype = json_get(value, "out_dtype", -1);
   const int accumulate = json_get(value, "accumulate", -1);
   const int numerics = json_get(value, "numerics", -1);
+  const int pdl = json_get(value, "pdl", -1);
   if (out_dtype < 0 || out_dtype > static_cast<int>(DType::fp32) || accumulate < 0 ||
       accumulate > static_cast<int>(Accumulate::precise) || numerics < 0 ||
-      numerics > static_cast<int>(Numerics::baseline)) {
-    return make_error(ErrorCode::corrupt, "settings with an unknown out_dtype, accumulate or numerics: {}", value.dump());
+      numerics > static_cast<int>(Numerics::baseline) || pdl < 0 || pdl > static_cast<int>(Pdl::full)) {
+    return make_error(ErrorCode::corrupt, "settings with an unknown out_dtype, accumulate, numerics or pdl: {}",
+                      value.dump());
   }
   settings.problem.out_dtype = static_cast<DType>(out_dtype);
   settings.problem.accumulate = static_cast<Accumulate>(accumulate);
   settings.problem.numerics = static_cast<Numerics>(numerics);
+  settings.problem.pdl = static_cast<Pdl>(pdl);
   settings.problem.bias = json_get(value, "bias", false);
   settings.problem.batch_invariant = json_get(value, "batch_invariant", false);
   settings.quantized_input = json_get(value, "quantized_input", false);

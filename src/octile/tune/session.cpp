@@ -2,6 +2,8 @@
 // Asking the worker, blaming and replacing it; see session.h.
 #include "octile/tune/session.h"
 
+#include "octile/tune/sweep.h"
+
 #include "octile/core/format.h"
 #include "octile/core/log.h"
 #include "octile/tune/protocol.h"
@@ -25,11 +27,7 @@ constexpr double kHardOverrun = 1.06;
 
 MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed) {
   MeasureSettings settings;
-  settings.problem.out_dtype = options.out_dtype;
-  settings.problem.bias = options.bias;
-  settings.problem.accumulate = options.accumulate;
-  settings.problem.numerics = options.numerics;
-  settings.problem.batch_invariant = options.batch_invariant;
+  settings.problem = problem_of(options, {});
   settings.quantized_input = options.scope == "gemm";
   settings.seed = seed;
   return settings;

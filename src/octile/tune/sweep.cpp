@@ -5,6 +5,7 @@
 #include <octile/octile.hpp>
 
 #include "octile/core/format.h"
+#include "octile/kernels/known_devices.h"
 
 #include <algorithm>
 #include <chrono>
@@ -86,6 +87,7 @@ Problem problem_of(const RunOptions& options, const TuneShape& shape) {
   problem.accumulate = options.accumulate;
   problem.numerics = options.numerics;
   problem.batch_invariant = options.batch_invariant;
+  problem.pdl = options.pdl;
   return problem;
 }
 
@@ -107,6 +109,7 @@ TableKey table_key(const DeviceInfo& device, const Problem& problem, const std::
   key.accumulate = to_string(problem.accumulate == Accumulate::precise ? Accumulate::precise : Accumulate::fast);
   key.numerics = to_string(problem.numerics);
   key.weight_layout = weight_layout;
+  key.pdl = to_string(pdl_on(device, problem.pdl));
   return key;
 }
 
@@ -120,6 +123,7 @@ HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, cons
                 {"accumulate", to_string(options.accumulate)},
                 {"numerics", to_string(options.numerics)},
                 {"batch_invariant", options.batch_invariant ? "true" : "false"},
+                {"pdl", to_string(options.pdl)},
                 {"scope", options.scope},
                 {"octile", version()}};
   for (const KernelFamily* family : backend.families()) {

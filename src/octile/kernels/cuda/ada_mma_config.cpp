@@ -167,7 +167,7 @@ Expected<AdaTile> parse_ada_tile(const TileConfig& config) {
   tile.group_m = values[5];
   tile.split_k = values[6];
   tile.swap_ab = values[7] != 0;
-  tile.pdl = static_cast<PdlMode>(values[8]);
+  tile.pdl = static_cast<Pdl>(values[8]);
   if (tile.block_m < 16 && !tile.swap_ab) {
     return illegal(tile, "BLOCK_SIZE_M below 16 wants SWAP_AB = 1");
   }

@@ -5,7 +5,6 @@
 
 #include <octile/error.hpp>
 
-#include "octile/kernels/cuda/pdl_mode.h"
 #include "octile/kernels/device.h"
 #include "octile/kernels/family.h"
 #include "octile/table/tile_config.h"
@@ -28,7 +27,7 @@ struct AdaTile {
   int group_m = 8;
   int split_k = 1;
   bool swap_ab = false;
-  PdlMode pdl = PdlMode::consume;
+  Pdl pdl = Pdl::consume;
 
   int buffers() const noexcept { return stages > 2 ? stages - 1 : 1; }
 };

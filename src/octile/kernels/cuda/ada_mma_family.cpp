@@ -53,7 +53,7 @@ class AdaMmaKernel final : public Kernel {
         problem_(problem),
         tile_(tile),
         shared_bytes_(static_cast<unsigned>(shared_bytes(tile, grid))),
-        pdl_(pdl_mode_on(context.info, tile.pdl)),
+        pdl_(pdl_on(context.info, std::min(tile.pdl, problem.pdl))),
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         reduce_(std::move(reduce)) {}
@@ -77,7 +77,7 @@ class AdaMmaKernel final : public Kernel {
       return driver_error(*context_->driver, current.result(), "making the device's context current");
     }
     auto* const stream = static_cast<CUstream>(args.stream);
-    const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == PdlMode::full);
+    const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == Pdl::full);
     if (!codes) {
       return codes.error();
     }
@@ -131,7 +131,7 @@ class AdaMmaKernel final : public Kernel {
     const std::int64_t quads = m * params.partial_stride / 4;
     reduce.grid = {static_cast<unsigned>((quads + kReduceThreads - 1) / kReduceThreads), 1, 1};
     reduce.block = {kReduceThreads, 1, 1};
-    reduce.pdl = pdl_ != PdlMode::off;
+    reduce.pdl = pdl_ != Pdl::off;
     return launch_with(reduce_, reduce, stream, params);
   }
 
@@ -139,7 +139,7 @@ class AdaMmaKernel final : public Kernel {
   Problem problem_;
   AdaTile tile_;
   unsigned shared_bytes_;
-  PdlMode pdl_;
+  Pdl pdl_;
   QuantiseKernel quantise_;
   LoadedKernel product_;
   LoadedKernel reduce_;  // Loaded where SPLIT_K > 1.

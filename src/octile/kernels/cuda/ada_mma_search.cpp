@@ -95,6 +95,7 @@ double ada_predict_us(const DeviceInfo& device, const Problem& problem, std::int
 }
 
 std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
+  const Pdl pdl = pdl_on(device, Pdl::full) == Pdl::full ? problem.pdl : AdaTile{}.pdl;
   std::vector<std::pair<double, AdaTile>> candidates;
   const auto fitting = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(m, 16, 256))));
   for (int block_m : {8, 16, 32, 64, 128, 256}) {
@@ -108,6 +109,7 @@ std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem,
           for (const int stages : {2, 3, 4, 5, 6}) {  // 1 is the same ring of one buffer as 2.
             for (const int split_k : {1, 2, 4}) {
               AdaTile tile;
+              tile.pdl = pdl;
               tile.block_m = block_m;
               tile.block_n = block_n;
               tile.block_k = block_k;

@@ -4,7 +4,6 @@
 
 #include <octile/error.hpp>
 
-#include "octile/kernels/cuda/pdl_mode.h"
 #include "octile/kernels/device.h"
 #include "octile/kernels/family.h"
 #include "octile/table/tile_config.h"
@@ -21,7 +20,7 @@ struct DecodeTile {
   int stages = 6;
   int split_k = 1;  // Blocks of a cluster along K: 1, 2, 4, 8.
   int rows = 64;    // Channels of a block: 32, 48, 64, 128, 192, 256.
-  PdlMode pdl = PdlMode::consume;
+  Pdl pdl = Pdl::consume;
 
   int groups() const noexcept { return (rows + 63) / 64; }  // Warpgroups that multiply.
   std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (rows + tokens); }

@@ -51,7 +51,7 @@ class HopperDecodeKernel final : public Kernel {
       : context_(&context),
         problem_(problem),
         tile_(tile),
-        pdl_(pdl_mode_on(context.info, tile.pdl)),
+        pdl_(pdl_on(context.info, std::min(tile.pdl, problem.pdl))),
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         encoder_(encoder),
@@ -78,7 +78,7 @@ class HopperDecodeKernel final : public Kernel {
       return driver_error(*context_->driver, current.result(), "making the device's context current");
     }
     auto* const stream = static_cast<CUstream>(args.stream);
-    const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == PdlMode::full);
+    const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == Pdl::full);
     if (!codes) {
       return codes.error();
     }
@@ -121,7 +121,7 @@ class HopperDecodeKernel final : public Kernel {
   // In a chain the wait is long enough to fill the ring. Behind our own quantiser alone it ends 0.3 us after this kernel's
   // first request (H200): more weights than that time brings would only delay the codes.
   std::uint32_t stages_before_wait(bool starts_early) const noexcept {
-    if (pdl_ == PdlMode::full && starts_early) {
+    if (pdl_ == Pdl::full && starts_early) {
       return static_cast<std::uint32_t>(tile_.stages);
     }
     constexpr std::int64_t kBytes = 32 << 10;
@@ -131,7 +131,7 @@ class HopperDecodeKernel final : public Kernel {
   const DeviceContext* context_;
   Problem problem_;
   DecodeTile tile_;
-  PdlMode pdl_;
+  Pdl pdl_;
   QuantiseKernel quantise_;
   LoadedKernel product_;
   TensorMapEncoder encoder_;

@@ -3,7 +3,6 @@
 
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_memory.h"
-#include "octile/kernels/known_devices.h"
 #include "octile/quant/quantize.h"
 
 namespace octile::cuda {
@@ -83,13 +82,8 @@ OutputRows output_rows(const MatrixView& y) noexcept {
   return {stride, aligned ? 1U : 0U};
 }
 
-PdlMode pdl_mode_on(const DeviceInfo& device, PdlMode wanted) noexcept {
-  constexpr int kOldestCapability = 90;
-  return compute_capability(device.arch) >= kOldestCapability ? wanted : PdlMode::off;
-}
-
-bool product_starts_early(PdlMode mode, const DeviceCodes& codes) noexcept {
-  return mode == PdlMode::full || (mode == PdlMode::consume && codes.launched);
+bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept {
+  return mode == Pdl::full || (mode == Pdl::consume && codes.launched);
 }
 
 }  // namespace octile::cuda

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "octile/kernels/cuda/cuda_weight.h"
-#include "octile/kernels/cuda/pdl_mode.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
 #include "octile/kernels/family.h"
 
@@ -36,10 +35,8 @@ struct OutputRows {
 };
 OutputRows output_rows(const MatrixView& y) noexcept;
 
-// `wanted`, or off where the device has no programmatic dependent launch.
-PdlMode pdl_mode_on(const DeviceInfo& device, PdlMode wanted) noexcept;
 // Whether the product starts before the kernel before it has ended, requesting weights at once. Behind our own quantiser
 // nothing can have written the weights; behind a foreign kernel only the caller knows.
-bool product_starts_early(PdlMode mode, const DeviceCodes& codes) noexcept;
+bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept;
 
 }  // namespace octile::cuda
