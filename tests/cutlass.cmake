@@ -20,6 +20,11 @@ if(TARGET kernels_cuda_tests)
     COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:fake_cuda> ${octile_fake_gpu}/libcuda.so.1)
   target_compile_definitions(kernels_cuda_tests PRIVATE OCTILE_FAKE_CUTLASS="${CMAKE_CURRENT_BINARY_DIR}/fake_cutlass"
                              OCTILE_FAKE_GPU="${octile_fake_gpu}")
+  # What needs no results of kernels: our families' empty batches and refusals.
+  add_test(NAME families_on_fake_gpu COMMAND kernels_cuda_tests
+    "--gtest_filter=Gpu/FamilyCalls.AnEmpty*:Gpu/FamilyCalls.Refusals*-*/cublaslt:*/cutlass")
+  set_tests_properties(families_on_fake_gpu PROPERTIES TIMEOUT 300 LABELS core
+    ENVIRONMENT "OCTILE_CUDA_PATH=${octile_fake_gpu};VIRTUAL_ENV=${PROJECT_SOURCE_DIR}/.venv")
   add_test(NAME cutlass_on_fake_gpu COMMAND kernels_cuda_tests --gtest_filter=CutlassOnFakeGpu.*)
   set_tests_properties(cutlass_on_fake_gpu PROPERTIES TIMEOUT 300 LABELS core
     ENVIRONMENT "VIRTUAL_ENV=${PROJECT_SOURCE_DIR}/.venv;OCTILE_CUDA_PATH=${octile_fake_gpu}")

@@ -48,6 +48,20 @@ TEST_F(DevicesTest, TheCpuIsAlwaysThereAndItsReferenceRuns) {
   EXPECT_TRUE(reference) << cpu.dump();
 }
 
+#ifdef OCTILE_FAKE_GPU
+TEST_F(DevicesTest, GpusSayWhatMemoryIsTakenBeyondWeightsAndWorkspaces) {
+  const Invocation fake_gpus = {.environment = {{"OCTILE_CUDA_PATH", OCTILE_FAKE_GPU}}};
+  const auto list = run_json({"devices", "--json"}, fake_gpus);
+  ASSERT_EQ(list.size(), 3U) << "the CPU, an H200 and an L40S";
+  EXPECT_TRUE(list[0]["overhead_bytes"].is_null());
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    EXPECT_GE(list[i]["overhead_bytes"].get<std::int64_t>(), std::int64_t{32} << 20);
+    EXPECT_LT(list[i]["overhead_bytes"].get<std::int64_t>(), std::int64_t{64} << 20);
+  }
+  EXPECT_THAT(run({"devices"}, fake_gpus).out, testing::HasSubstr("device memory beyond weights and workspaces: at most "));
+}
+#endif
+
 TEST_F(DevicesTest, TextNamesWhatTheJsonNames) {
   const auto list = run_json({"devices", "--json"});
   const RunResult text = run({"devices"});

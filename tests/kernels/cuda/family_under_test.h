@@ -11,6 +11,7 @@
 #include "octile/kernels/cuda/cutlass_tiles.h"
 #include "octile/kernels/cuda/hopper_decode_config.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
+#include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/warmup.h"
 #include "support/gpu.h"
 #include "support/random.h"
@@ -137,6 +138,9 @@ class FamilyTest : public testing::TestWithParam<FamilyUnderTest> {
  protected:
   void SetUp() override {
     OCTILE_REQUIRE_GPU();
+    if (const auto compiler = nvrtc(); !compiler) {
+      GTEST_SKIP() << compiler.error().message;
+    }
     cutlass_too_.emplace("OCTILE_CUTLASS_ON_ANY_GPU", "on");
     if (const auto available = family().available(device()); !available) {
       GTEST_SKIP() << available.error().message;

@@ -257,6 +257,10 @@ OCTILE_FAKE CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f
   state().launches.push_back(launch);
   return outcome("cuLaunchKernelEx");
 }
+OCTILE_FAKE CUresult cuTensorMapEncodeTiled(void*, int, unsigned, void*, const void*, const void*, const void*, const void*,
+                                            int, int, int, int) {
+  return outcome("cuTensorMapEncodeTiled");
+}
 OCTILE_FAKE CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, std::size_t) {
   *blocks = 1;
   return CUDA_SUCCESS;
