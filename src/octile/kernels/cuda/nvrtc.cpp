@@ -62,6 +62,41 @@ std::string without_closing_zeros(std::string text) {
   return text;
 }
 
+// One attempt; invalid_argument: an option that this NVRTC does not know.
+Expected<NvrtcOutput> compile_program(const Nvrtc& nvrtc, const NvrtcInput& input, const std::vector<const char*>& options,
+                                      const std::vector<const char*>& texts, const std::vector<const char*>& names) {
+  Program program(nvrtc);
+  if (const nvrtcResult result = nvrtc.create_program(program.out(), input.source.c_str(), input.name.c_str(),
+                                                      static_cast<int>(texts.size()), texts.data(), names.data());
+      result != NVRTC_SUCCESS) {
+    return nvrtc_error(nvrtc, result, "nvrtcCreateProgram of " + input.name);
+  }
+  const nvrtcResult compiled = nvrtc.compile_program(program.get(), static_cast<int>(options.size()), options.data());
+  NvrtcOutput output;
+  auto log = result_of(nvrtc, program.get(), nvrtc.log_size, nvrtc.get_log, "nvrtcGetProgramLog");
+  if (log) {
+    output.log = without_closing_zeros(std::move(*log));
+  }
+  if (compiled != NVRTC_SUCCESS) {
+    const ErrorCode code = compiled == NVRTC_ERROR_OUT_OF_MEMORY
+                               ? ErrorCode::out_of_memory
+                               : (compiled == NVRTC_ERROR_INVALID_OPTION ? ErrorCode::invalid_argument : ErrorCode::failed);
+    return make_error(code, "NVRTC {} on {}: {}\n{}", version_text(nvrtc.version), input.name, nvrtc.error_string(compiled),
+                      output.log);
+  }
+  auto cubin = result_of(nvrtc, program.get(), nvrtc.cubin_size, nvrtc.get_cubin, "nvrtcGetCUBIN");
+  if (!cubin) {
+    return cubin.error();
+  }
+  auto ptx = result_of(nvrtc, program.get(), nvrtc.ptx_size, nvrtc.get_ptx, "nvrtcGetPTX");
+  if (!ptx) {
+    return ptx.error();
+  }
+  output.cubin = std::move(*cubin);
+  output.ptx = without_closing_zeros(std::move(*ptx));
+  return output;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<Nvrtc>> open_nvrtc(const std::string& path) {
@@ -121,33 +156,14 @@ Expected<NvrtcOutput> run_nvrtc(const Nvrtc& nvrtc, const NvrtcInput& input) {
   for (const std::string& option : input.options) {
     options.push_back(option.c_str());
   }
-  Program program(nvrtc);
-  if (const nvrtcResult result = nvrtc.create_program(program.out(), input.source.c_str(), input.name.c_str(),
-                                                      static_cast<int>(texts.size()), texts.data(), names.data());
-      result != NVRTC_SUCCESS) {
-    return nvrtc_error(nvrtc, result, "nvrtcCreateProgram of " + input.name);
+  // Where a driver is, NVRTC 13 keeps a cache of its own on disk, and what comes from there comes without ptxas' report: a
+  // spill would go unseen. Older ones may not know the option.
+  options.push_back("--no-cache");
+  auto output = compile_program(nvrtc, input, options, texts, names);
+  if (!output && output.error().code == ErrorCode::invalid_argument) {
+    options.pop_back();
+    output = compile_program(nvrtc, input, options, texts, names);
   }
-  const nvrtcResult compiled = nvrtc.compile_program(program.get(), static_cast<int>(options.size()), options.data());
-  NvrtcOutput output;
-  auto log = result_of(nvrtc, program.get(), nvrtc.log_size, nvrtc.get_log, "nvrtcGetProgramLog");
-  if (log) {
-    output.log = without_closing_zeros(std::move(*log));
-  }
-  if (compiled != NVRTC_SUCCESS) {
-    return make_error(compiled == NVRTC_ERROR_OUT_OF_MEMORY ? ErrorCode::out_of_memory : ErrorCode::failed,
-                      "NVRTC {} on {}: {}\n{}", version_text(nvrtc.version), input.name, nvrtc.error_string(compiled),
-                      output.log);
-  }
-  auto cubin = result_of(nvrtc, program.get(), nvrtc.cubin_size, nvrtc.get_cubin, "nvrtcGetCUBIN");
-  if (!cubin) {
-    return cubin.error();
-  }
-  auto ptx = result_of(nvrtc, program.get(), nvrtc.ptx_size, nvrtc.get_ptx, "nvrtcGetPTX");
-  if (!ptx) {
-    return ptx.error();
-  }
-  output.cubin = std::move(*cubin);
-  output.ptx = without_closing_zeros(std::move(*ptx));
   return output;
 }
 
