@@ -60,16 +60,9 @@ Expected<DeviceCodes> with_zero_tail(const DeviceContext& context, const Activat
       result != CUDA_SUCCESS) {
     return driver_error(driver, result, "zeroing codes behind K");
   }
-  CUDA_MEMCPY2D copy = {};
-  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = codes.codes;
-  copy.srcPitch = static_cast<std::size_t>(codes.stride);
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = copied.codes;
-  copy.dstPitch = static_cast<std::size_t>(copied.stride);
-  copy.WidthInBytes = static_cast<std::size_t>(k);
-  copy.Height = static_cast<std::size_t>(rows);
-  if (const CUresult result = driver.memcpy_2d_async(&copy, stream); result != CUDA_SUCCESS) {
+  if (const CUresult result =
+          copy_rows_async(driver, copied.codes, copied.stride, codes.codes, codes.stride, k, rows, stream);
+      result != CUDA_SUCCESS) {
     return driver_error(driver, result, "copying codes to rows of whole vectors");
   }
   return copied;
