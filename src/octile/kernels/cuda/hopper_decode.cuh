@@ -20,8 +20,8 @@
 // codes -> multiply -> reduce -> store.
 //
 // Defines: ROWS (32, 48 or 64..256 in steps of 64: channels of a block), TOKENS (8..128, columns of one wgmma), K_CHUNKS
-// (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8), PRECISE (0/1: sums promoted every 128 elements of K),
-// OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8), CHAINS (1, 2, 4: independent sums along K in fast mode),
+// PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
 #include "tma.cuh"
 #include "wgmma.cuh"
 
@@ -57,6 +57,7 @@ constexpr u32 kQuadsOfToken = ROWS / 4;
 constexpr u32 kQuadsOfRank = TOKENS * kQuadsOfToken / SPLIT_K;
 
 static_assert(ROWS == 32 || ROWS == 48 || (ROWS % 64 == 0 && ROWS <= 256), "channels of one or more warpgroups");
+static_assert(CHAINS == 1 || CHAINS == 2 || CHAINS == 4, "a step of 32 elements of K belongs to one chain");
 static_assert(STAGES <= 32, "a lane of the producing warp a stage");
 static_assert(TOKENS % 8 == 0 && TOKENS % SPLIT_K == 0, "every block of a cluster finishes whole tokens");
 static_assert(TOKENS * kStagePitch * 4 <= kBytesRing, "the staged sums lie where the ring was");
@@ -144,14 +145,23 @@ __device__ __forceinline__ void request_rest(const TensorMap& map_w, const Tenso
   }
 }
 
-// The warpgroups: multiply what arrives. A slot is given back when its multiplication has ended: in fast mode the next one
-// has been issued by then.
+// The warpgroups: multiply what arrives. A multiplication waits for the one before it into the same sums (about 40 clocks
+// with 8 tokens, of which the operands' way takes 16): so fast mode may alternate between CHAINS of them, which are added at
+// the end, and precise mode begins a chunk before it promotes the last. A slot is given back when its multiplications have
+// ended; the next ones have been issued by then.
 __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, const Shared& shared) {
   const u32 group = threadIdx.x / 128;
   u32 slot = 0;
   u32 parity = 0;
+  // Sums of the chains, or of the chunk that runs and the one before it.
+  constexpr u32 kParts = PRECISE ? 2 : CHAINS;
+  float parts[kParts][kSums];
 #pragma unroll
-  for (u32 i = 0; i < kSums; ++i) sums[i] = 0.0f;
+  for (u32 i = 0; i < kSums; ++i) {
+    sums[i] = 0.0f;
+#pragma unroll
+    for (u32 part = 0; part < kParts; ++part) parts[part][i] = 0.0f;
+  }
   for (u32 s = 0; s < stages; ++s) {
     barrier_wait(shared.full + 8 * slot, parity);
     const u64 w = wgmma_descriptor(shared.base + slot * kBytesStage + group * kBoxW);
@@ -159,19 +169,21 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, const 
 #if PRECISE
 #pragma unroll
     for (u32 c = 0; c < K_CHUNKS; ++c) {
-      float part[kSums];
-#pragma unroll
-      for (u32 i = 0; i < kSums; ++i) part[i] = 0.0f;
       wgmma_fence();
 #pragma unroll
       for (u32 step = 0; step < 4; ++step) {
-        wgmma(part, w + c * (kGroups * kBoxW >> 4) + 2 * step, x + c * (kBoxX >> 4) + 2 * step, step == 0 ? 0 : 1);
+        wgmma(parts[c % 2], w + c * (kGroups * kBoxW >> 4) + 2 * step, x + c * (kBoxX >> 4) + 2 * step, step == 0 ? 0 : 1);
       }
       wgmma_commit();
-      wgmma_wait(part);
+      if (c > 0) {
+        wgmma_wait_for<1>(parts[(c - 1) % 2]);
 #pragma unroll
-      for (u32 i = 0; i < kSums; ++i) sums[i] += part[i];
+        for (u32 i = 0; i < kSums; ++i) sums[i] += parts[(c - 1) % 2][i];
+      }
     }
+    wgmma_wait_for<0>(parts[(K_CHUNKS - 1) % 2]);
+#pragma unroll
+    for (u32 i = 0; i < kSums; ++i) sums[i] += parts[(K_CHUNKS - 1) % 2][i];
     if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty + 8 * slot);
 #else
     wgmma_fence();
@@ -179,7 +191,7 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, const 
     for (u32 c = 0; c < K_CHUNKS; ++c) {
 #pragma unroll
       for (u32 step = 0; step < 4; ++step) {
-        wgmma(sums, w + c * (kGroups * kBoxW >> 4) + 2 * step, x + c * (kBoxX >> 4) + 2 * step, 1);
+        wgmma(parts[step % CHAINS], w + c * (kGroups * kBoxW >> 4) + 2 * step, x + c * (kBoxX >> 4) + 2 * step, 1);
       }
     }
     wgmma_commit();
@@ -192,7 +204,12 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, const 
     }
   }
 #if !PRECISE
-  wgmma_wait(sums);
+#pragma unroll
+  for (u32 part = 0; part < CHAINS; ++part) {
+    wgmma_wait_for<0>(parts[part]);
+#pragma unroll
+    for (u32 i = 0; i < kSums; ++i) sums[i] = part == 0 ? parts[0][i] : sums[i] + parts[part][i];
+  }
 #endif
 }
 

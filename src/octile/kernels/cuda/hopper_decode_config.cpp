@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::array kRows = {32, 48, 64, 128, 192, 256};
 constexpr std::array kTokens = {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128};
+constexpr int kMostStages = 32;
+constexpr int kFewestStages = 3;  // Of a candidate.
 constexpr std::int64_t kSharedPerSm = 228 << 10;
 constexpr std::int64_t kSharedPerBlock = 1 << 10;  // What the driver keeps of it for each block.
 
@@ -26,7 +28,8 @@ struct Key {
   int fallback;  // 0: the key is wanted.
 };
 constexpr std::array kKeys = {Key{"TOKENS", 8, 128, 0}, Key{"K_CHUNKS", 1, 8, 0}, Key{"STAGES", 2, 32, 0},
-                              Key{"SPLIT_K", 1, 8, 1},  Key{"ROWS", 32, 256, 64}, Key{"PDL", 0, 2, 1}};
+                              Key{"SPLIT_K", 1, 8, 1},  Key{"ROWS", 32, 256, 64}, Key{"CHAINS", 1, 4, 1},
+                              Key{"PDL", 0, 2, 1}};
 
 Error illegal(const DecodeTile& tile, std::string_view reason) {
   return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is not legal: {}", to_config(tile).to_json(), reason);
@@ -60,7 +63,8 @@ Expected<DecodeTile> parse_decode_tile(const TileConfig& config) {
   tile.stages = values[2];
   tile.split_k = values[3];
   tile.rows = values[4];
-  tile.pdl = static_cast<Pdl>(values[5]);
+  tile.chains = values[5];
+  tile.pdl = static_cast<Pdl>(values[6]);
   return tile;
 }
 
@@ -72,6 +76,9 @@ TileConfig to_config(const DecodeTile& tile) {
   config.set("SPLIT_K", tile.split_k);
   if (tile.rows != DecodeTile{}.rows) {
     config.set("ROWS", tile.rows);
+  }
+  if (tile.chains != DecodeTile{}.chains) {
+    config.set("CHAINS", tile.chains);
   }
   if (tile.pdl != DecodeTile{}.pdl) {
     config.set("PDL", static_cast<std::int64_t>(tile.pdl));
@@ -100,6 +107,12 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
     return illegal(tile,
                    "batch-invariant mode wants one order of additions for every M, and this family serves small M alone");
   }
+  if (tile.chains != 1 && tile.chains != 2 && tile.chains != 4) {
+    return illegal(tile, "CHAINS: want 1, 2 or 4");
+  }
+  if (tile.chains > 1 && problem.numerics == Numerics::baseline) {
+    return illegal(tile, "numerics=baseline allows no CHAINS > 1");
+  }
   if (tile.split_k > 1 && problem.numerics == Numerics::baseline) {
     return illegal(tile, "numerics=baseline allows no SPLIT_K > 1");
   }
@@ -108,13 +121,10 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
 
 std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate) {
   const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
-  return {format("TOKENS={}", tile.tokens),
-          format("K_CHUNKS={}", tile.k_chunks),
-          format("STAGES={}", tile.stages),
-          format("SPLIT_K={}", tile.split_k),
-          format("ROWS={}", tile.rows),
-          format("OUT_TYPE={}", out_type),
-          format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+  return {format("TOKENS={}", tile.tokens), format("K_CHUNKS={}", tile.k_chunks),
+          format("STAGES={}", tile.stages), format("SPLIT_K={}", tile.split_k),
+          format("ROWS={}", tile.rows),     format("CHAINS={}", tile.chains),
+          format("OUT_TYPE={}", out_type),  format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
 }
 
 double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const DecodeTile& tile) {
@@ -170,30 +180,35 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
   }
   const auto* const fitting = std::ranges::lower_bound(kTokens, static_cast<int>(std::min<std::int64_t>(m, kTokens.back())));
   std::vector<std::pair<double, DecodeTile>> candidates;
-  auto add = [&](DecodeTile tile, int blocks_per_sm, int& stages_before) {
-    const std::int64_t share = std::min(kSharedPerSm / blocks_per_sm - kSharedPerBlock, device.shared_memory_bytes);
+  // Stages that leave room for `blocks` blocks an SM.
+  const auto fitting_stages = [&](DecodeTile tile, int blocks) {
+    const std::int64_t share = std::min(kSharedPerSm / blocks - kSharedPerBlock, device.shared_memory_bytes);
     tile.stages = 0;
-    const std::int64_t fixed = tile.shared_bytes();
-    tile.stages = static_cast<int>(std::clamp<std::int64_t>((share - fixed) / (tile.stage_bytes() + 16), 0, 32));
-    const double predicted = decode_predict_us(device, problem, m, tile);
-    if (tile.stages < 3 || tile.stages == stages_before || predicted == HUGE_VAL) {
-      return;
-    }
-    stages_before = tile.stages;
-    candidates.emplace_back(predicted, tile);
+    return static_cast<int>(
+        std::clamp<std::int64_t>((share - tile.shared_bytes()) / (tile.stage_bytes() + 16), 0, kMostStages));
   };
   for (const int rows : kRows) {
     for (const int split_k : {1, 2, 4}) {
       for (const int k_chunks : {1, 2, 4}) {
+        DecodeTile tile;
+        tile.tokens = *fitting;
+        tile.k_chunks = k_chunks;
+        tile.split_k = split_k;
+        tile.rows = rows;
+        tile.pdl = problem.pdl;
         int stages_before = 0;
         for (const int blocks_per_sm : {1, 2, 3, 4}) {
-          DecodeTile tile;
-          tile.pdl = problem.pdl;
-          tile.tokens = *fitting;
-          tile.k_chunks = k_chunks;
-          tile.split_k = split_k;
-          tile.rows = rows;
-          add(tile, blocks_per_sm, stages_before);
+          tile.stages = fitting_stages(tile, blocks_per_sm);
+          if (tile.stages < kFewestStages || tile.stages == stages_before) {
+            continue;
+          }
+          stages_before = tile.stages;
+          for (const int chains : {1, 2, 4}) {
+            tile.chains = chains;
+            if (const double predicted = decode_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
+              candidates.emplace_back(predicted, tile);
+            }
+          }
         }
       }
     }

@@ -20,6 +20,7 @@ struct DecodeTile {
   int stages = 6;
   int split_k = 1;  // Blocks of a cluster along K: 1, 2, 4, 8.
   int rows = 64;    // Channels of a block: 32, 48, 64, 128, 192, 256.
+  int chains = 1;   // Independent sums along K in fast mode: 1, 2, 4.
   Pdl pdl = Pdl::consume;
 
   int groups() const noexcept { return (rows + 63) / 64; }  // Warpgroups that multiply.

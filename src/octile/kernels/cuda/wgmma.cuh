@@ -15,10 +15,10 @@ __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.a
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // All groups but the one committed last have ended: their operands may be overwritten, no sums may be read yet.
 __device__ __forceinline__ void wgmma_wait_all_but_last() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
-template <int kCount>
-__device__ __forceinline__ void wgmma_wait(float (&d)[kCount]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-  // The sums are written until here: nothing that reads them may move above.
+// Until at most kPending groups run, d's among those that have ended: nothing that reads d may move above.
+template <int kPending, int kCount>
+__device__ __forceinline__ void wgmma_wait_for(float (&d)[kCount]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
