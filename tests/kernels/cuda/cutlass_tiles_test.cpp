@@ -67,19 +67,29 @@ TEST(CutlassTiles, ATileLargerThanTheDevicesSharedMemoryIsRefusedWithBothSizes) 
 }
 
 TEST(CutlassTiles, WhereBitsMustNotDependOnMOneOrderOfAdditionsIsLegal) {
+  const auto depths_for = [](std::int64_t k, Accumulate accumulate) {
+    Problem problem = problem_of(4096, k);
+    problem.batch_invariant = true;
+    problem.accumulate = accumulate;
+    std::set<std::int32_t> depths;
+    for (const OctileCutlassConfig& tile : tiles()) {
+      if (check_cutlass_tile(gpu_of("sm_89"), problem, tile)) {
+        depths.insert(tile.tile_k);
+      }
+    }
+    return depths;
+  };
+  EXPECT_EQ(depths_for(4096, Accumulate::precise).size(), 1U);
+  EXPECT_EQ(depths_for(4096, Accumulate::fast).size(), 2U) << "whole instructions: the order is the same";
+  EXPECT_EQ(depths_for(4100, Accumulate::fast).size(), 1U) << "padded to 4112, half an instruction is left over";
+
   Problem problem = problem_of(4096, 4096);
   problem.batch_invariant = true;
   OctileCutlassConfig split = tiles().front();
   split.warp_k = split.tile_k / 2;
-  EXPECT_FALSE(check_cutlass_tile(gpu_of("sm_89"), problem, split));
-  problem.accumulate = Accumulate::precise;
-  std::set<std::int32_t> depths;
-  for (const OctileCutlassConfig& tile : tiles()) {
-    if (check_cutlass_tile(gpu_of("sm_89"), problem, tile)) {
-      depths.insert(tile.tile_k);
-    }
-  }
-  EXPECT_EQ(depths.size(), 1U);
+  const auto checked = check_cutlass_tile(gpu_of("sm_89"), problem, split);
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr("splits K"));
 }
 
 TEST(CutlassLadder, CoversEveryMOnceWithLegalKernels) {

@@ -3,6 +3,7 @@
 #include "octile/kernels/cuda/cutlass_tiles.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/cuda/cuda_weight.h"
 
 #include <algorithm>
 #include <array>
@@ -23,9 +24,11 @@ constexpr std::array kAttributes = {
     Attribute{"warp_n", &OctileCutlassConfig::warp_n}, Attribute{"warp_k", &OctileCutlassConfig::warp_k},
     Attribute{"stages", &OctileCutlassConfig::stages}};
 
-// The tile_k whose order of additions stands for all where it must not depend on M: in the precise mode sums are added up
-// every tile_k elements. The fast mode's order is the same in every kernel whose warps do not share out K.
+// The order of a row's additions: the first step takes K % tile_k elements, or tile_k; the matrix unit adds 32 at a time,
+// and in the precise mode its sums are added up after every step. So kernels of one tile_k have one order, and in the fast
+// mode all have where K is a multiple of 32.
 constexpr std::int32_t kCommonTileK = 128;
+constexpr std::int64_t kInstructionK = 32;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -90,10 +93,11 @@ Expected<void> check_cutlass_tile(const DeviceInfo& device, const Problem& probl
                       "cutlass: warp_k={} of tile_k={} splits K, which changes the bits that are asked for", tile.warp_k,
                       tile.tile_k);
   }
-  if (one_order && precise && tile.tile_k != kCommonTileK) {
+  const bool whole_instructions = round_up(problem.k, kWeightPadding) % kInstructionK == 0;
+  if (one_order && (precise || !whole_instructions) && tile.tile_k != kCommonTileK) {
     return make_error(ErrorCode::invalid_argument,
-                      "cutlass: precise accumulation adds up every tile_k={} elements; one order for every M wants {}",
-                      tile.tile_k, kCommonTileK);
+                      "cutlass: tile_k={} adds up K={} in another order than the tile_k={} that serves every M", tile.tile_k,
+                      problem.k, kCommonTileK);
   }
   return {};
 }
