@@ -59,6 +59,23 @@ TEST(AdaMmaConfig, AnIllegalValueIsNamedWithItsKeyAndRange) {
   EXPECT_THAT(why_illegal("NVIDIA_L40S", config_of(8, 32, 128, 4, 3)), HasSubstr("SWAP_AB"));
 }
 
+TEST(AdaMmaConfig, ASideOfATileIsAPowerOfTwoOrFortyEightTimesOne) {
+  for (const std::int64_t side : {16, 32, 48, 64, 96, 128, 192, 256}) {
+    EXPECT_EQ(why_illegal("NVIDIA_H200", config_of(16, side, 128, 1, 3)), "legal");
+    EXPECT_EQ(why_illegal("NVIDIA_H200", config_of(side, 16, 128, 1, 3)), "legal");
+    EXPECT_EQ(why_illegal("NVIDIA_L40S", config_of(side, 16, 64, 1, 3)), "legal");
+  }
+  for (const std::int64_t side : {24, 40, 80, 112, 144, 240}) {
+    EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(side, 64, 128, 4, 3)),
+                HasSubstr("BLOCK_SIZE_M = " + std::to_string(side) + ": want a power of two or 48 times one in 8..256"));
+    EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(64, side, 128, 4, 3)),
+                HasSubstr("BLOCK_SIZE_N = " + std::to_string(side) + ": want a power of two or 48 times one in 16..256"));
+  }
+  EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(64, 384, 128, 4, 3)), HasSubstr("BLOCK_SIZE_N = 384"));
+  EXPECT_THAT(why_illegal("NVIDIA_H200", config_of(64, 64, 192, 4, 3)),
+              HasSubstr("BLOCK_SIZE_K = 192: want a power of two in"));
+}
+
 TEST(AdaMmaConfig, AMissingOrUnknownKeyIsNamed) {
   TileConfig missing;
   missing.set("BLOCK_SIZE_M", 16);
@@ -149,6 +166,47 @@ TEST(AdaMmaConfig, WarpsSplitKOnlyAsFarAsRegistersAndTheirSlicesAllow) {
   EXPECT_EQ(grid_of("NVIDIA_H200", config_of(64, 64, 512, 8, 3)).k, 8);
   EXPECT_LT(grid_of("NVIDIA_H200", config_of(64, 64, 512, 16, 3)).k, 16);
   EXPECT_LT(grid_of("NVIDIA_H200", config_of(64, 64, 256, 8, 3)).k, 8);
+}
+
+TEST(AdaMmaConfig, EveryWarpOfATileOfFortyEightHasWholeFragments) {
+  for (const std::string device : {"NVIDIA_L40S", "NVIDIA_H200", "NVIDIA_B200"}) {
+    for (const std::int64_t rows : {48, 96}) {
+      for (const std::int64_t channels : {48, 64}) {
+        for (const std::int64_t warps : {2, 4, 8}) {
+          for (const bool swap_ab : {false, true}) {
+            TileConfig config = config_of(rows, channels, 128, warps, 2);
+            config.set("SWAP_AB", swap_ab ? 1 : 0);
+            const WarpGrid grid = grid_of(device, config);
+            const std::int64_t p = swap_ab ? channels : rows;
+            const std::int64_t q = swap_ab ? rows : channels;
+            EXPECT_EQ(grid.p * grid.q * grid.k, warps) << device << " " << config.to_json();
+            EXPECT_EQ(p % (16 * grid.p), 0) << device << " " << config.to_json();
+            EXPECT_EQ(q % (8 * grid.q), 0) << device << " " << config.to_json();
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AdaMmaConfig, TheModelGivesNearlyEverySmOfAnH200ATileOfFortyEightChannelsOf6144) {
+  const Problem problem = problem_of(6144, 4096);
+  const DeviceInfo device = *known_device("NVIDIA_H200");
+  EXPECT_EQ(ada_heuristic(device, problem, 64).block_n, 48);  // 128 blocks for 132 SMs, tiles of 64 would be 96.
+  const AdaTile fewer_rows = ada_heuristic(device, problem, 48);
+  EXPECT_EQ(fewer_rows.block_m, 48);
+  EXPECT_EQ(fewer_rows.block_n, 48);
+}
+
+TEST(AdaMmaConfig, OnlySm90IsSearchedForTilesOfFortyEight) {
+  for (const DeviceInfo& device : known_gpus()) {
+    if (!ada_mma_family().available(device)) {
+      continue;
+    }
+    const std::vector<AdaTile> space = ada_space(device, problem_of(6144, 4096), 48);
+    const bool any = std::ranges::any_of(space, [](const AdaTile& t) { return t.block_m == 48 || t.block_n == 48; });
+    EXPECT_EQ(any, compute_capability(device.arch) / 10 == 9) << device.name;
+  }
 }
 
 TEST(AdaMmaConfig, TheModelPrefersTilesThatUnpackEachCodeOnceForSixtyFourTokensOnSm90) {

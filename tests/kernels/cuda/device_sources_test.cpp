@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,6 +97,25 @@ TEST_F(DeviceSources, ASampleOfTheSpaceCompilesWithoutSpills) {
       const Accumulate accumulate = m == 64 ? Accumulate::precise : Accumulate::fast;
       for (const std::size_t i : {std::size_t{0}, space.size() - 1}) {
         requests.push_back(ada_request(target, to_config(space[i]), accumulate, m == 1 ? DType::fp32 : DType::fp16));
+      }
+    }
+  }
+  expect_no_spills(requests);
+}
+
+TEST_F(DeviceSources, TilesOfFortyEightCompileWithoutSpills) {
+  std::vector<CompileRequest> requests;
+  for (const Target& target : kTargets) {
+    for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+      for (const auto& [m, n, k, warps] :
+           {std::array{48, 48, 512, 8}, {48, 48, 256, 8}, {64, 48, 256, 4}, {96, 192, 64, 8}}) {
+        TileConfig config;
+        config.set("BLOCK_SIZE_M", m);
+        config.set("BLOCK_SIZE_N", n);
+        config.set("BLOCK_SIZE_K", k);
+        config.set("num_warps", warps);
+        config.set("num_stages", 3);
+        requests.push_back(ada_request(target, config, accumulate, DType::bf16));
       }
     }
   }

@@ -42,11 +42,14 @@ inline AdaTile ada_tile(int m, int n, int k, int warps, int stages, int split = 
 inline std::vector<TileConfig> ada_tiles_of_every_kind() {
   std::vector<TileConfig> tiles = test::l40s_tiles();
   for (const AdaTile& tile :
-       {ada_tile(16, 16, 32, 1, 1), ada_tile(16, 16, 64, 2, 3), ada_tile(16, 128, 64, 4, 6), ada_tile(32, 64, 32, 4, 4, 3),
-        ada_tile(8, 32, 256, 4, 4, 1, true), ada_tile(8, 16, 512, 4, 3, 2, true), ada_tile(16, 64, 128, 4, 4, 1, true),
-        ada_tile(64, 64, 64, 4, 3, 4), ada_tile(64, 128, 128, 8, 3, 1, true), ada_tile(128, 64, 128, 4, 3, 2),
-        ada_tile(16, 256, 128, 8, 3), ada_tile(256, 16, 128, 8, 3), ada_tile(128, 128, 128, 16, 3),
-        ada_tile(16, 16, 1024, 16, 3, 5)}) {
+       {ada_tile(16, 16, 32, 1, 1),           ada_tile(16, 16, 64, 2, 3),          ada_tile(16, 128, 64, 4, 6),
+        ada_tile(32, 64, 32, 4, 4, 3),        ada_tile(8, 32, 256, 4, 4, 1, true), ada_tile(8, 16, 512, 4, 3, 2, true),
+        ada_tile(16, 64, 128, 4, 4, 1, true), ada_tile(64, 64, 64, 4, 3, 4),       ada_tile(64, 128, 128, 8, 3, 1, true),
+        ada_tile(128, 64, 128, 4, 3, 2),      ada_tile(16, 256, 128, 8, 3),        ada_tile(256, 16, 128, 8, 3),
+        ada_tile(128, 128, 128, 16, 3),       ada_tile(16, 16, 1024, 16, 3, 5),    ada_tile(48, 48, 512, 8, 3),
+        ada_tile(48, 48, 256, 8, 4),          ada_tile(64, 48, 256, 4, 3),         ada_tile(48, 64, 128, 8, 3, 2),
+        ada_tile(48, 96, 64, 2, 3),           ada_tile(96, 48, 64, 4, 3, 1, true), ada_tile(48, 16, 32, 1, 2),
+        ada_tile(192, 48, 128, 8, 2)}) {
     tiles.push_back(to_config(tile));
   }
   return tiles;

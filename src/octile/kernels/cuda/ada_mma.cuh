@@ -92,7 +92,7 @@ constexpr int kBytesStage = (kP + kQ) * BLOCK_SIZE_K;
 constexpr int kStagePitch = BLOCK_SIZE_N + (SWAP_AB ? 4 : 8);  // Floats; without bank conflicts in the fragments' stores.
 
 static_assert(WARPS_P * WARPS_Q * WARPS_K == NUM_WARPS, "the warp grid has NUM_WARPS warps");
-static_assert(kWarpP % 16 == 0 && kWarpQ % 8 == 0 && kSlice % 32 == 0, "whole fragments a warp");
+static_assert(kP % (WARPS_P * 16) == 0 && kQ % (WARPS_Q * 8) == 0 && kSlice % 32 == 0, "whole fragments a warp");
 static_assert(STAGED || (WARPS_K == 1 && !SWAP_AB), "only plain fragments are stored directly");
 
 extern __shared__ __align__(128) u8 ring[];
@@ -174,18 +174,18 @@ __device__ __forceinline__ void load_fragments_p(u32 (&p)[kCount][4], u32 addres
 
 template <int kCount>
 __device__ __forceinline__ void load_fragments_q(u32 (&q)[kCount][2], u32 address) {
-  if constexpr (kCount == 1) {
-    ldmatrix_x2(q[0][0], q[0][1], address);
-  } else {
 #pragma unroll
-    for (int j = 0; j + 1 < kCount; j += 2) {
-      u32 r[4];
-      ldmatrix_x4(r, address + j * 8 * BLOCK_SIZE_K);
-      q[j][0] = r[0];
-      q[j][1] = r[1];
-      q[j + 1][0] = r[2];
-      q[j + 1][1] = r[3];
-    }
+  for (int j = 0; j + 1 < kCount; j += 2) {
+    u32 r[4];
+    ldmatrix_x4(r, address + j * 8 * BLOCK_SIZE_K);
+    q[j][0] = r[0];
+    q[j][1] = r[1];
+    q[j + 1][0] = r[2];
+    q[j + 1][1] = r[3];
+  }
+  // The last of an odd count: lanes 0 to 15 hold its rows' addresses for one fragment and for two.
+  if constexpr (kCount % 2 != 0) {
+    ldmatrix_x2(q[kCount - 1][0], q[kCount - 1][1], address + (kCount - 1) * 8 * BLOCK_SIZE_K);
   }
 }
 
@@ -258,10 +258,12 @@ __device__ __forceinline__ void multiply_fast(float (&acc)[kFragsP][kFragsQ][4],
 }
 
 // The same with a fresh accumulator every kSegment bytes of K, added to the fp32 sum: the K steps of two by two fragments
-// run one after the other, so that only those need a second accumulator and not the whole tile.
+// (all three where three are a warp's) run one after the other, so that only those need a second accumulator and not the
+// whole tile.
 __device__ __forceinline__ void multiply_precise(float (&acc)[kFragsP][kFragsQ][4], const LaneAddresses& a) {
-  constexpr int kPairP = kFragsP > 1 ? 2 : 1;
-  constexpr int kPairQ = kFragsQ > 1 ? 2 : 1;
+  constexpr int kPairP = kFragsP % 2 == 0 ? 2 : kFragsP;
+  constexpr int kPairQ = kFragsQ % 2 == 0 ? 2 : kFragsQ;
+  static_assert(kPairP <= 3 && kPairQ <= 3, "a warp's fragments are 1, 3 or an even number each way");
 #pragma unroll 1
   for (u32 segment = 0; segment < kSlice; segment += kSegment) {
 #pragma unroll

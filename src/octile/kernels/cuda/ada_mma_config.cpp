@@ -23,25 +23,49 @@ constexpr int kFewSums = 32;
 constexpr int kFewSumsEmulated = 64;
 constexpr int kFewSumsHalves = kMaxSums;
 
+enum class Values {
+  any,
+  powers_of_two,
+  tile_sides,  // Powers of two and 48 times one: between 32 and 64 rows a third of the work of the next power is wasted.
+};
+
 struct Key {
   const char* name;
   std::int64_t lowest;
   std::int64_t highest;
-  bool power_of_two;
+  Values values;
   std::optional<std::int64_t> fallback;  // Absent: the key must be given.
 };
 
 constexpr std::array kKeys = {
-    Key{"BLOCK_SIZE_M", 8, 256, true, std::nullopt},
-    Key{"BLOCK_SIZE_N", 16, 256, true, std::nullopt},
-    Key{"BLOCK_SIZE_K", 32, 1024, true, std::nullopt},
-    Key{"num_warps", 1, 16, true, std::nullopt},
-    Key{"num_stages", 1, 16, false, std::nullopt},
-    Key{"GROUP_SIZE_M", 1, 1024, false, 8},
-    Key{"SPLIT_K", 1, 16, false, 1},
-    Key{"SWAP_AB", 0, 1, false, 0},
-    Key{"PDL", 0, 2, false, 1},
+    Key{"BLOCK_SIZE_M", 8, 256, Values::tile_sides, std::nullopt},
+    Key{"BLOCK_SIZE_N", 16, 256, Values::tile_sides, std::nullopt},
+    Key{"BLOCK_SIZE_K", 32, 1024, Values::powers_of_two, std::nullopt},
+    Key{"num_warps", 1, 16, Values::powers_of_two, std::nullopt},
+    Key{"num_stages", 1, 16, Values::any, std::nullopt},
+    Key{"GROUP_SIZE_M", 1, 1024, Values::any, 8},
+    Key{"SPLIT_K", 1, 16, Values::any, 1},
+    Key{"SWAP_AB", 0, 1, Values::any, 0},
+    Key{"PDL", 0, 2, Values::any, 1},
 };
+
+bool is_among(Values values, std::uint64_t value) noexcept {
+  const bool power_of_two = std::has_single_bit(value);
+  return values == Values::any || power_of_two ||
+         (values == Values::tile_sides && value % 48 == 0 && std::has_single_bit(value / 48));
+}
+
+const char* in_words(Values values) noexcept {
+  switch (values) {
+    case Values::any:
+      return "an integer in";
+    case Values::powers_of_two:
+      return "a power of two in";
+    case Values::tile_sides:
+      break;
+  }
+  return "a power of two or 48 times one in";
+}
 
 Expected<std::int64_t> value_of(const TileConfig& config, const Key& key) {
   const auto found = config.find(key.name);
@@ -49,10 +73,9 @@ Expected<std::int64_t> value_of(const TileConfig& config, const Key& key) {
     return make_error(ErrorCode::invalid_argument, "ada_mma: {} is missing in {}", key.name, config.to_json());
   }
   const std::int64_t value = found.value_or(key.fallback.value_or(0));
-  if (value < key.lowest || value > key.highest ||
-      (key.power_of_two && !std::has_single_bit(static_cast<std::uint64_t>(value)))) {
-    return make_error(ErrorCode::invalid_argument, "ada_mma: {} = {}: want {} {}..{}", key.name, value,
-                      key.power_of_two ? "a power of two in" : "an integer in", key.lowest, key.highest);
+  if (value < key.lowest || value > key.highest || !is_among(key.values, static_cast<std::uint64_t>(value))) {
+    return make_error(ErrorCode::invalid_argument, "ada_mma: {} = {}: want {} {}..{}", key.name, value, in_words(key.values),
+                      key.lowest, key.highest);
   }
   return value;
 }
@@ -112,7 +135,7 @@ Expected<WarpGrid> plan_warps(const AdaTile& tile, const DeviceInfo& device, int
   for (int k = 1; k <= std::min(tile.warps, most_k_groups); k *= 2) {
     for (int along_p = 1; along_p <= tile.warps / k; along_p *= 2) {
       const int along_q = tile.warps / k / along_p;
-      if (p / 16 < along_p || q / 8 < along_q || tile.block_k / k < 32) {
+      if (p % (16 * along_p) != 0 || q % (8 * along_q) != 0 || tile.block_k / k < 32) {
         continue;
       }
       const WarpGrid grid = {along_p, along_q, k, k > 1 || tile.swap_ab};

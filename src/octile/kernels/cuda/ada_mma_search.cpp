@@ -21,22 +21,25 @@ struct ArchRates {
   double fma_per_sm;           // Of mma.sync e4m3.
   std::int64_t shared_per_sm;  // Bytes of shared memory.
   double latency_us;           // From a request to its data under load.
-  double unpack_per_sm;        // Operand bytes that warps can read from shared memory (and unpack, where the instruction is
-                               // emulated).
+  double unpack_per_sm;  // Operand bytes that warps can read from shared memory and, where the instruction lacks, unpack.
+  double wave_us;        // From a block's start to its first product, and from its last to its outputs.
+  bool as_halves;        // Unpacking takes issue slots of the products: their times add up.
 };
 
 ArchRates rates_of(const DeviceInfo& device) noexcept {
   const int capability = compute_capability(device.arch);
   if (capability >= 120) {
-    return {10.0e3, 40.0e3, 2.4e6, 100 << 10, 1.2, 220.0e3};
+    return {10.0e3, 40.0e3, 2.4e6, 100 << 10, 1.2, 220.0e3, 0.4, false};
   }
   if (capability >= 100) {
-    return {48.0e3, 70.0e3, 1.2e6, 228 << 10, 1.6, 55.0e3};
+    return {48.0e3, 70.0e3, 1.2e6, 228 << 10, 1.6, 55.0e3, 0.4, false};
   }
   if (capability >= 90) {
-    return {32.5e3, 60.0e3, 2.0e6, 228 << 10, 1.6, 60.0e3};  // H200: 4.3 TB/s; the products run as fp16.
+    // H200: 4.3 TB/s; the rest, which runs as fp16, fitted to 280 tiles timed there at M = 1..64: off by 9 % from M = 32 on
+    // (rms).
+    return {32.5e3, 60.0e3, 1.55e6, 228 << 10, 1.6, 224.0e3, 1.0, true};
   }
-  return {5.2e3, 30.0e3, 2.2e6, 100 << 10, 1.2, 220.0e3};  // L40S: 864 GB/s at 85 %.
+  return {5.2e3, 30.0e3, 2.2e6, 100 << 10, 1.2, 220.0e3, 0.4, false};  // L40S: 864 GB/s at 85 %.
 }
 
 constexpr double kLaunchUs = 2.0;
@@ -86,24 +89,35 @@ double ada_predict_us(const DeviceInfo& device, const Problem& problem, std::int
   const double q = tile.swap_ab ? tile.block_m : tile.block_n;
   const double operands_us = most_blocks * k_block * (grid->q * p + grid->p * q) / rates.unpack_per_sm;
   const double warps_short = std::max(1.0, 8.0 / (together * tile.warps));
-  const double compute_us = std::max(fma_us, operands_us) * warps_short;
+  const double compute_us = (rates.as_halves ? fma_us + operands_us : std::max(fma_us, operands_us)) * warps_short;
   const double steps_us = waves * k_block / tile.block_k * kStepUs;
   const double reduce_us =
       tile.split_k > 1 ? 1.5 + static_cast<double>(partial_bytes(tile, m, problem.n)) * 2.0 / (sms * rates.l2_bytes_per_sm)
                        : 0.0;
-  return kLaunchUs + std::max({dram_us, l2_us, compute_us}) + steps_us + waves * 0.4 + reduce_us;
+  const double memory_us = std::max(dram_us, l2_us);
+  double waves_us = waves * rates.wave_us;
+  if (rates.as_halves) {  // Seen on an H200: few warps start slowly, and one buffer is filled or multiplied, not both.
+    waves_us *= warps_short;
+    waves_us += tile.buffers() == 1 ? std::min(memory_us, compute_us) / together : 0.0;
+  }
+  return kLaunchUs + std::max(memory_us, compute_us) + steps_us + waves_us + reduce_us;
 }
 
 std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
   const Pdl pdl = pdl_on(device, Pdl::full) == Pdl::full ? problem.pdl : AdaTile{}.pdl;
+  const bool as_halves = rates_of(device).as_halves;
   std::vector<std::pair<double, AdaTile>> candidates;
   const auto fitting = static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(std::clamp<std::int64_t>(m, 16, 256))));
-  for (int block_m : {8, 16, 32, 64, 128, 256}) {
+  for (const int block_m : {8, 16, 32, 48, 64, 128, 256}) {
     // Tiles of more rows than M needs waste work, tiles of far fewer read the weights too often.
     if (block_m > fitting || block_m * 4 < fitting || (block_m == 8 && m > 8)) {
       continue;
     }
-    for (const int block_n : {16, 32, 64, 128, 256}) {
+    for (const int block_n : {16, 32, 48, 64, 128, 256}) {
+      // Where products are the limit, 48 rows or channels save those of 64, or give every SM a tile.
+      if ((block_m == 48 || block_n == 48) && !as_halves) {
+        continue;
+      }
       for (const int block_k : {64, 128, 256, 512, 1024}) {
         for (const int warps : {2, 4, 8}) {
           for (const int stages : {2, 3, 4, 5, 6}) {  // 1 is the same ring of one buffer as 2.
