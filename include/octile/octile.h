@@ -179,7 +179,7 @@ typedef struct octile_baseline_call {
   void* stream;
   int32_t out_dtype;
 } octile_baseline_call;
-/* Returns 0, or another value as a failure. */
+/* Returns 0, or another value as a failure. On a GPU the device's primary context is current during the call. */
 typedef int (*octile_baseline_function)(const octile_baseline_call* call, void* user);
 /* Replaces the vendor as baseline of every weight and linear created afterwards on devices of `device_kind` ("cpu",
  * "cuda"). NULL as function removes it. `name` is what explain prints. */

@@ -31,6 +31,11 @@ class CudaEngineKernel final : public Kernel {
     if (args.activation.x.rows == 0) {
       return {};
     }
+    // The engine's function finds the device's context current, too.
+    const cuda::CurrentContext current(*context_);
+    if (current.result() != cuda::CUDA_SUCCESS) {
+      return cuda::driver_error(*context_->driver, current.result(), "cuCtxPushCurrent");
+    }
     const auto codes = contiguous_codes(args);
     if (!codes) {
       return codes.error();
@@ -46,14 +51,11 @@ class CudaEngineKernel final : public Kernel {
     return cuda::codes_stride(problem_.k) == problem_.k ? 0 : cuda::round_up(m * problem_.k, 256);
   }
 
+  // The device's context is current.
   Expected<cuda::DeviceCodes> contiguous_codes(const LaunchArgs& args) const {
     const Activation& activation = args.activation;
     const std::int64_t m = activation.x.rows;
     auto* const stream = static_cast<cuda::CUstream>(args.stream);
-    const cuda::CurrentContext current(*context_);
-    if (current.result() != cuda::CUDA_SUCCESS) {
-      return cuda::driver_error(*context_->driver, current.result(), "cuCtxPushCurrent");
-    }
     cuda::DeviceCodes codes;
     if (activation.scales != nullptr) {
       if (auto ok = check_codes_view(activation.x, problem_.k); !ok) {

@@ -5,7 +5,7 @@
 // In decoding a linear costs reading its weights once. So the weights are the 64-row operand, the tokens the narrow one:
 //
 //                     K ->  SPLIT_K blocks of a cluster share a row tile's K
-//   w [ ROWS channels ][ 128 B ][ 128 B ] ...   one producer thread keeps STAGES x K_CHUNKS x 128 bytes of K in flight (TMA,
+//   w [ ROWS channels ][ 128 B ][ 128 B ] ...   one thread keeps up to STAGES x K_CHUNKS x 128 bytes of K under way (TMA,
 //   x [ TOKENS        ][ 128 B ][ 128 B ] ...   mbarriers), a warpgroup a 64 channels multiplies: 64 x TOKENS sums each
 //
 // ROWS below 64 let a layer have a block for nearly every SM (qkv 48, o 32 of an H200's 132) without a split of K: the
@@ -34,8 +34,8 @@ struct HopperDecodeParams {
   i64 n;
   i64 k;  // Below 2^31.
   i64 y_stride;
-  u32 y_aligned;           // 1: base and row stride of y are multiples of 4 elements.
-  u32 stages_before_wait;  // Stages of weights requested before the wait for the kernel that makes the codes.
+  u32 y_aligned;  // 1: base and row stride of y are multiples of 4 elements.
+  u32 window;     // Stages of weights under way at most, 1..STAGES.
 };
 
 static_assert(sizeof(HopperDecodeParams) == 72, "the host fills the same struct");
@@ -51,6 +51,7 @@ constexpr u32 kBytesW = K_CHUNKS * kGroups * kBoxW;
 constexpr u32 kBytesStage = kBytesW + K_CHUNKS * kBoxX;
 constexpr u32 kBytesRing = STAGES * kBytesStage;
 constexpr u32 kBytesBehind = (64 - kGroupRows) * kChunkBytes;  // Of the ring: what the last multiplication reads too much.
+constexpr u32 kBarriers = (3 * STAGES + 1) / 2 * 2;            // Even, so that 16 bytes stay aligned behind them.
 constexpr u32 kSums = TOKENS / 2;
 constexpr u32 kStagePitch = ROWS + 4;  // Floats a token in the staged sums; without bank conflicts.
 constexpr u32 kQuadsOfToken = ROWS / 4;
@@ -58,7 +59,7 @@ constexpr u32 kQuadsOfRank = TOKENS * kQuadsOfToken / SPLIT_K;
 
 static_assert(ROWS == 32 || ROWS == 48 || (ROWS % 64 == 0 && ROWS <= 256), "channels of one or more warpgroups");
 static_assert(CHAINS == 1 || CHAINS == 2 || CHAINS == 4, "a step of 32 elements of K belongs to one chain");
-static_assert(STAGES <= 32, "a lane of the producing warp a stage");
+static_assert(STAGES <= 32, "a thread of the first warp a stage");
 static_assert(TOKENS % 8 == 0 && TOKENS % SPLIT_K == 0, "every block of a cluster finishes whole tokens");
 static_assert(TOKENS * kStagePitch * 4 <= kBytesRing, "the staged sums lie where the ring was");
 
@@ -88,56 +89,61 @@ __device__ __forceinline__ Work work_of(const HopperDecodeParams& p) {
 
 // Where the block's pieces lie in shared memory.
 struct Shared {
-  u32 base;   // The ring.
-  u32 full;   // STAGES barriers "has arrived".
-  u32 empty;  // STAGES barriers "has been read".
+  u32 base;    // The ring.
+  u32 full_w;  // STAGES barriers "the weights have arrived".
+  u32 full_x;  // STAGES barriers "the codes have arrived".
+  u32 empty;   // STAGES barriers "has been read".
 };
 
-__device__ __forceinline__ void request_w(const TensorMap& map, const Work& work, const Shared& shared, u32 stage,
-                                          u32 slot) {
+// One thread each for weights and codes, so that codes wait behind no request of weights. Chunks that begin beyond K are all
+// zeros from TMA.
+//
+// No more than `window` stages of weights are under way: whatever a ring asks for beyond what keeps the memory busy (about
+// 35 KB an SM) waits there, and with it whatever is asked later by anyone: rings of 200 KB made the quantiser's last store
+// and the first codes 2 us late.
+__device__ __forceinline__ void request_weights(const TensorMap& map, const HopperDecodeParams& p, const Work& work,
+                                                const Shared& shared) {
+  const u32 stages = work.end - work.begin;
+  u32 slot = 0;
+  u32 parity = 1;   // Of the round before the first: the slots begin empty.
+  u32 landing = 0;  // The slot whose weights must have arrived before the next are asked for.
+  u32 landing_parity = 0;
+  for (u32 s = 0; s < stages; ++s) {
+    if (s >= p.window) {
+      barrier_wait(shared.full_w + 8 * landing, landing_parity);
+      if (++landing == STAGES) {
+        landing = 0;
+        landing_parity ^= 1;
+      }
+    }
+    if (s >= STAGES) barrier_wait(shared.empty + 8 * slot, parity);
+    barrier_expect(shared.full_w + 8 * slot, kBytesW);
 #pragma unroll
-  for (u32 c = 0; c < K_CHUNKS; ++c) {
+    for (u32 c = 0; c < K_CHUNKS; ++c) {
 #pragma unroll
-    for (u32 g = 0; g < kGroups; ++g) {
-      request_box(shared.base + slot * kBytesStage + (c * kGroups + g) * kBoxW, map,
-                  ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.row + kGroupRows * g, shared.full + 8 * slot);
+      for (u32 g = 0; g < kGroups; ++g) {
+        request_box(shared.base + slot * kBytesStage + (c * kGroups + g) * kBoxW, map,
+                    ((work.begin + s) * K_CHUNKS + c) * kChunkBytes, work.row + kGroupRows * g, shared.full_w + 8 * slot);
+      }
+    }
+    if (++slot == STAGES) {
+      slot = 0;
+      parity ^= 1;
     }
   }
 }
-__device__ __forceinline__ void request_x(const TensorMap& map, const Work& work, const Shared& shared, u32 stage,
-                                          u32 slot) {
-#pragma unroll
-  for (u32 c = 0; c < K_CHUNKS; ++c) {
-    request_box(shared.base + slot * kBytesStage + kBytesW + c * kBoxX, map,
-                ((work.begin + stage) * K_CHUNKS + c) * kChunkBytes, work.token, shared.full + 8 * slot);
-  }
-}
-
-// One thread: the weights that need not wait for the codes. Chunks that begin beyond K are all zeros from TMA.
-__device__ __forceinline__ u32 request_first(const TensorMap& map_w, const HopperDecodeParams& p, const Work& work,
-                                             const Shared& shared) {
-  const u32 before = min(min(work.end - work.begin, static_cast<u32>(STAGES)), p.stages_before_wait);
-  for (u32 s = 0; s < before; ++s) {
-    barrier_expect(shared.full + 8 * s, kBytesStage);
-    request_w(map_w, work, shared, s, s);
-  }
-  return before;
-}
-
-// The same thread: the codes that belong to them, then all the rest, stage by stage: codes behind the weights of a whole
-// ring would keep the first multiplication waiting (1.3 us for 200 KB).
-__device__ __forceinline__ void request_rest(const TensorMap& map_w, const TensorMap& map_x, const Work& work,
-                                             const Shared& shared, u32 before) {
+__device__ __forceinline__ void request_codes(const TensorMap& map, const Work& work, const Shared& shared) {
   const u32 stages = work.end - work.begin;
-  dependency_wait();
-  for (u32 s = 0; s < before; ++s) request_x(map_x, work, shared, s, s);
-  u32 slot = before % STAGES;
-  u32 parity = before < STAGES ? 1 : 0;  // Flips to 0 with the first round that waits for slots.
-  for (u32 s = before; s < stages; ++s) {
+  u32 slot = 0;
+  u32 parity = 1;
+  for (u32 s = 0; s < stages; ++s) {
     if (s >= STAGES) barrier_wait(shared.empty + 8 * slot, parity);
-    barrier_expect(shared.full + 8 * slot, kBytesStage);
-    request_w(map_w, work, shared, s, slot);
-    request_x(map_x, work, shared, s, slot);
+    barrier_expect(shared.full_x + 8 * slot, K_CHUNKS * kBoxX);
+#pragma unroll
+    for (u32 c = 0; c < K_CHUNKS; ++c) {
+      request_box(shared.base + slot * kBytesStage + kBytesW + c * kBoxX, map,
+                  ((work.begin + s) * K_CHUNKS + c) * kChunkBytes, work.token, shared.full_x + 8 * slot);
+    }
     if (++slot == STAGES) {
       slot = 0;
       parity ^= 1;
@@ -163,7 +169,8 @@ __device__ __forceinline__ void consume(float (&sums)[kSums], u32 stages, const 
     for (u32 part = 0; part < kParts; ++part) parts[part][i] = 0.0f;
   }
   for (u32 s = 0; s < stages; ++s) {
-    barrier_wait(shared.full + 8 * slot, parity);
+    barrier_wait(shared.full_x + 8 * slot, parity);
+    barrier_wait(shared.full_w + 8 * slot, parity);
     const u64 w = wgmma_descriptor(shared.base + slot * kBytesStage + group * kBoxW);
     const u64 x = wgmma_descriptor(shared.base + slot * kBytesStage + kBytesW);
 #if PRECISE
@@ -229,38 +236,36 @@ __device__ __forceinline__ void stage_sums(const float (&sums)[kSums], float* st
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kConsumers + 32, 1)
+extern "C" __global__ void __launch_bounds__(kConsumers + 64, 1)
     octile_hopper_decode(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x,
                          const HopperDecodeParams p) {
   launch_dependents();
   const Work work = work_of(p);
   Shared shared;
   shared.base = shared_address(ring);
-  shared.full = shared.base + kBytesRing + kBytesBehind;
-  shared.empty = shared.full + 8 * STAGES;
-  float* const row_scales = reinterpret_cast<float*>(ring + kBytesRing + kBytesBehind + 16 * STAGES);  // [ROWS]
-  float* const token_scales = row_scales + ROWS;                                                       // [TOKENS]
-  const bool producer = threadIdx.x >= kConsumers;
-  u32 before = 0;
-  if (producer) {
-    const u32 lane = threadIdx.x - kConsumers;
-    if (lane == 0) {
-      prefetch_map(map_w);
-      prefetch_map(map_x);
-    }
-    if (lane < STAGES) {
-      barrier_init(shared.full + 8 * lane, 1);
-      barrier_init(shared.empty + 8 * lane, kWarps);
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
-    __syncwarp();
-    // The first requests before the block's own barrier: nobody else has anything to do yet.
-    if (lane == 0) before = request_first(map_w, p, work, shared);
+  shared.full_w = shared.base + kBytesRing + kBytesBehind;
+  shared.full_x = shared.full_w + 8 * STAGES;
+  shared.empty = shared.full_x + 8 * STAGES;
+  float* const row_scales = reinterpret_cast<float*>(ring + kBytesRing + kBytesBehind + 8 * kBarriers);  // [ROWS]
+  float* const token_scales = row_scales + ROWS;                                                         // [TOKENS]
+  const bool requests = threadIdx.x >= kConsumers;
+  if (threadIdx.x == kConsumers) prefetch_map(map_w);
+  if (threadIdx.x == kConsumers + 32) prefetch_map(map_x);
+  if (threadIdx.x < STAGES) {
+    barrier_init(shared.full_w + 8 * threadIdx.x, 1);
+    barrier_init(shared.full_x + 8 * threadIdx.x, 1);
+    barrier_init(shared.empty + 8 * threadIdx.x, kWarps);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
 
-  if (producer) {
-    if (threadIdx.x == kConsumers) request_rest(map_w, map_x, work, shared, before);
+  if (requests) {
+    if (threadIdx.x == kConsumers) {
+      request_weights(map_w, p, work, shared);
+    } else if (threadIdx.x == kConsumers + 32) {
+      dependency_wait();
+      request_codes(map_x, work, shared);
+    }
   } else {
     // The scales of the weight end at a multiple of 16 channels: a quad is whole or beyond them.
     if (threadIdx.x < kQuadsOfToken) {
@@ -279,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(kConsumers + 32, 1)
     if constexpr (SPLIT_K == 1) consumers_barrier();
   }
   if constexpr (SPLIT_K > 1) cluster_barrier();
-  if (!producer) {
+  if (!requests) {
     for (u32 i = threadIdx.x; i < kQuadsOfRank; i += kConsumers) {
       const u32 quad = work.rank * kQuadsOfRank + i;
       const u32 row = quad % kQuadsOfToken * 4;

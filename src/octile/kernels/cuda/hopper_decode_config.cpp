@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::array kRows = {32, 48, 64, 128, 192, 256};
 constexpr std::array kTokens = {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128};
+constexpr int kTokensOfTwoChains = 16;  // Wider multiplications fill the time that the sums take.
 constexpr int kMostStages = 32;
 constexpr int kFewestStages = 3;  // Of a candidate.
 constexpr std::int64_t kSharedPerSm = 228 << 10;
@@ -25,11 +26,11 @@ struct Key {
   const char* name;
   int lowest;
   int highest;
-  int fallback;  // 0: the key is wanted.
+  int fallback;  // 0: the key is wanted; -1: the value 0.
 };
-constexpr std::array kKeys = {Key{"TOKENS", 8, 128, 0}, Key{"K_CHUNKS", 1, 8, 0}, Key{"STAGES", 2, 32, 0},
-                              Key{"SPLIT_K", 1, 8, 1},  Key{"ROWS", 32, 256, 64}, Key{"CHAINS", 1, 4, 1},
-                              Key{"PDL", 0, 2, 1}};
+constexpr std::array kKeys = {Key{"TOKENS", 8, 128, 0},  Key{"K_CHUNKS", 1, 8, 0}, Key{"STAGES", 2, 32, 0},
+                              Key{"SPLIT_K", 1, 8, 1},   Key{"ROWS", 32, 256, 64}, Key{"CHAINS", 1, 4, 1},
+                              Key{"WINDOW", 0, 256, -1}, Key{"PDL", 0, 2, 1}};
 
 Error illegal(const DecodeTile& tile, std::string_view reason) {
   return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is not legal: {}", to_config(tile).to_json(), reason);
@@ -50,7 +51,7 @@ Expected<DecodeTile> parse_decode_tile(const TileConfig& config) {
     if (!found && key.fallback == 0) {
       return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is missing in {}", key.name, config.to_json());
     }
-    const std::int64_t value = found.value_or(key.fallback);
+    const std::int64_t value = found.value_or(std::max(key.fallback, 0));
     if (value < key.lowest || value > key.highest) {
       return make_error(ErrorCode::invalid_argument, "hopper_decode: {} = {}: want {}..{}", key.name, value, key.lowest,
                         key.highest);
@@ -64,7 +65,8 @@ Expected<DecodeTile> parse_decode_tile(const TileConfig& config) {
   tile.split_k = values[3];
   tile.rows = values[4];
   tile.chains = values[5];
-  tile.pdl = static_cast<Pdl>(values[6]);
+  tile.window = values[6];
+  tile.pdl = static_cast<Pdl>(values[7]);
   return tile;
 }
 
@@ -79,6 +81,9 @@ TileConfig to_config(const DecodeTile& tile) {
   }
   if (tile.chains != DecodeTile{}.chains) {
     config.set("CHAINS", tile.chains);
+  }
+  if (tile.window != DecodeTile{}.window) {
+    config.set("WINDOW", tile.window);
   }
   if (tile.pdl != DecodeTile{}.pdl) {
     config.set("PDL", static_cast<std::int64_t>(tile.pdl));
@@ -131,18 +136,20 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   if (!check_decode_tile(device, problem, tile)) {
     return HUGE_VAL;
   }
-  // Fitted to 4,000 timings of the whole linear on an H200 (four shapes, M 1..64, consume and full): the best of the first
-  // three is within 1 % of the best of all configs at 35 of 40 points, the best of the first eight at 39. Microseconds,
+  // Fitted to 3,500 timings of the whole linear on an H200 (four shapes, M 1..64, consume and full): of 24 points the best
+  // of all configs is among the first three at 20 and among the first eight at all but one, which loses 0.5 %. Microseconds,
   // bytes a microsecond, clocks; only DRAM's 4.6 TB/s was measured on its own.
-  constexpr double kDramRate = 4.6e6 / 1.064;
-  constexpr double kSmRate = 86.7e3;
+  constexpr double kDramRate = 4.6e6 / 0.983;
+  constexpr double kSmRate = 85.9e3;
   constexpr double kLatencyUs = 2.8;
-  constexpr double kTokenShare = 0.27;  // A code costs that much of a weight's byte: every block reads the same ones.
-  constexpr double kMultiplyClocks = 34.0;
-  constexpr double kTokenClocks = 5.7;
-  constexpr double kStageClocks = 419.0;
+  constexpr double kWindowGain = 4.8;   // A window is asked for again while it lands.
+  constexpr double kTokenShare = 0.30;  // A code costs that much of a weight's byte: every block reads the same ones.
+  constexpr double kMultiplyClocks = 14.8;
+  constexpr double kTokenClocks = 5.8;
+  constexpr double kStageClocks = 471.0;
   constexpr double kClocksPerUs = 1700.0;
-  constexpr double kMostTogether = 1.4;  // Blocks of an SM that multiply at once gain no more than that.
+  constexpr double kMostTogether = 1.95;       // Blocks of an SM that multiply at once gain no more than that.
+  constexpr double kQuietBytes = 46.0 * 1024;  // Under way in an SM without anything else having to wait.
   const double sms = std::max(device.sm_count, 1);
   const double token_tiles = std::ceil(static_cast<double>(m) / tile.tokens);
   const double blocks = std::ceil(static_cast<double>(problem.n) / tile.rows) * tile.split_k * token_tiles;
@@ -155,19 +162,24 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   const auto tokens = static_cast<double>(std::min<std::int64_t>(m, tile.tokens));
   const double block_bytes = chunks * 128.0 * (tile.rows + kTokenShare * tokens);
   const auto stage_bytes = static_cast<double>(tile.stage_bytes());
-  const double sm_us = most * block_bytes / std::min(kSmRate, together * tile.stages * stage_bytes / kLatencyUs);
+  const double window_bytes = 128.0 * tile.k_chunks * tile.rows * static_cast<double>(tile.window_stages());
+  const double in_flight = together * std::min(kWindowGain * window_bytes, tile.stages * stage_bytes);
+  const double sm_us = most * block_bytes / std::min(kSmRate, in_flight / kLatencyUs);
   const double dram_us = static_cast<double>(problem.n) * static_cast<double>(problem.k) / kDramRate;
   const double chunk_clocks =
-      4.0 * std::max(kMultiplyClocks, 0.5 * tile.tokens + kTokenClocks) * std::pow(std::max(1, tile.rows / 64), 0.9) +
+      4.0 * std::max(kMultiplyClocks, 0.5 * tile.tokens + kTokenClocks) * std::pow(std::max(1, tile.rows / 64), 1.24) +
       kStageClocks / tile.k_chunks;
   const double multiply_us = most * chunks * chunk_clocks / kClocksPerUs / std::min(together, kMostTogether);
-  double us = 0.94 * std::max({sm_us, dram_us, multiply_us}) + 0.06 * (sm_us + dram_us + multiply_us);
-  us += 0.55 * stage_bytes / kSmRate + 0.7 * (waves - 1) + 0.2 * tile.tokens / 16.0;
+  double us = 0.936 * std::max({sm_us, dram_us, multiply_us}) + 0.064 * (sm_us + dram_us + multiply_us);
+  us += 0.73 * stage_bytes / kSmRate + 0.7 * (waves - 1) + 0.13 * tile.tokens / 16.0;
   if (tile.split_k > 1) {  // Clusters start late, later still where an SM takes two blocks, and four wait for each other.
-    us += 1.8 + (tile.split_k > 2 ? 2.6 : 0.0) + (most > 1 ? 0.9 : 0.0);
+    us += 3.2 + (tile.split_k > 2 ? 3.0 : 0.0) + (most > 1 ? 1.5 : 0.0);
   }
-  if (tile.pdl == Pdl::full) {  // The next call's blocks want room beside this one's, and the same room on every SM.
-    us += (resident <= together ? 0.14 : 0.0) + 1.4 * (most - blocks / sms);
+  if (tile.pdl == Pdl::full) {
+    // The next call's blocks want room beside this one's, the same room on every SM, and no long queue before their codes.
+    us += (resident <= together ? 0.1 : 0.0) + 0.55 * (most - blocks / sms);
+    const double under_way = std::min(resident, std::max(1.0, blocks / sms)) * window_bytes;
+    us += 1.19e-2 * std::max(0.0, under_way - kQuietBytes) / 1024.0;
   }
   return us;
 }
@@ -185,9 +197,12 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
     const std::int64_t share = std::min(kSharedPerSm / blocks - kSharedPerBlock, device.shared_memory_bytes);
     tile.stages = 0;
     return static_cast<int>(
-        std::clamp<std::int64_t>((share - tile.shared_bytes()) / (tile.stage_bytes() + 16), 0, kMostStages));
+        std::clamp<std::int64_t>((share - tile.shared_bytes()) / (tile.stage_bytes() + 24), 0, kMostStages));
   };
-  for (const int rows : kRows) {
+  // In a chain a ring fills while others still read and write; behind our own quantiser alone there is nobody to disturb.
+  const std::vector<int> windows = problem.pdl == Pdl::full ? std::vector{32, 48, 80} : std::vector{0, 48};
+  const int chains = problem.numerics == Numerics::deterministic && *fitting <= kTokensOfTwoChains ? 2 : 1;
+  for (const int rows : {32, 48, 64, 128, 192}) {
     for (const int split_k : {1, 2, 4}) {
       for (const int k_chunks : {1, 2, 4}) {
         DecodeTile tile;
@@ -195,6 +210,7 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
         tile.k_chunks = k_chunks;
         tile.split_k = split_k;
         tile.rows = rows;
+        tile.chains = chains;
         tile.pdl = problem.pdl;
         int stages_before = 0;
         for (const int blocks_per_sm : {1, 2, 3, 4}) {
@@ -203,8 +219,8 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
             continue;
           }
           stages_before = tile.stages;
-          for (const int chains : {1, 2, 4}) {
-            tile.chains = chains;
+          for (const int window : windows) {
+            tile.window = window;
             if (const double predicted = decode_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
               candidates.emplace_back(predicted, tile);
             }

@@ -8,6 +8,7 @@
 #include "octile/kernels/family.h"
 #include "octile/table/tile_config.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,14 +22,20 @@ struct DecodeTile {
   int split_k = 1;  // Blocks of a cluster along K: 1, 2, 4, 8.
   int rows = 64;    // Channels of a block: 32, 48, 64, 128, 192, 256.
   int chains = 1;   // Independent sums along K in fast mode: 1, 2, 4.
+  int window = 0;   // KiB of weights under way at most; 0: the ring's whole.
   Pdl pdl = Pdl::consume;
 
   int groups() const noexcept { return (rows + 63) / 64; }  // Warpgroups that multiply.
   std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (rows + tokens); }
-  // Dynamic shared memory of a block: the ring, what a multiplication of 64 rows reads behind fewer, two barriers a stage,
+  // Stages of weights under way at most: those of `window`, at least one.
+  std::int64_t window_stages() const noexcept {
+    const std::int64_t stage_of_weights = std::int64_t{128} * k_chunks * rows;
+    return window == 0 ? stages : std::clamp<std::int64_t>(1024 * window / stage_of_weights, 1, stages);
+  }
+  // Dynamic shared memory of a block: the ring, what a multiplication of 64 rows reads behind fewer, three barriers a stage,
   // the scales.
   std::int64_t shared_bytes() const noexcept {
-    return stages * (stage_bytes() + 16) + (rows < 64 ? 128 * (64 - rows) : 0) + 4 * (rows + tokens);
+    return stages * (stage_bytes() + 24) + 8 + (rows < 64 ? 128 * (64 - rows) : 0) + 4 * (rows + tokens);
   }
 };
 

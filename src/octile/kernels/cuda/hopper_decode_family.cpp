@@ -40,7 +40,7 @@ struct HopperDecodeParams {
   std::int64_t k;
   std::int64_t y_stride;
   std::uint32_t y_aligned;
-  std::uint32_t stages_before_wait;
+  std::uint32_t window;
 };
 static_assert(sizeof(HopperDecodeParams) == 72);
 
@@ -106,26 +106,16 @@ class HopperDecodeKernel final : public Kernel {
     params.y_aligned = rows.aligned;
     LaunchShape shape;
     shape.pdl = product_starts_early(pdl_, codes);
-    params.stages_before_wait = stages_before_wait(shape.pdl);
+    params.window = static_cast<std::uint32_t>(tile_.window_stages());
     const std::int64_t row_tiles = (problem_.n + tile_.rows - 1) / tile_.rows;
     shape.grid = {static_cast<unsigned>(row_tiles * tile_.split_k),
                   static_cast<unsigned>((m + tile_.tokens - 1) / tile_.tokens), 1};
-    shape.block = {static_cast<unsigned>(128 * tile_.groups() + 32), 1, 1};  // And a warp that requests.
+    shape.block = {static_cast<unsigned>(128 * tile_.groups() + 64), 1, 1};  // And two warps that request.
     shape.cluster = {static_cast<unsigned>(tile_.split_k), 1, 1};
     shape.dynamic_shared_bytes = static_cast<unsigned>(tile_.shared_bytes());
     TensorMap map_w = weight.row_boxes(box_);
     const std::array<void*, 3> parameters = {&map_w, &map_x, &params};
     return launch(product_, shape, stream, parameters);
-  }
-
-  // In a chain the wait is long enough to fill the ring. Behind our own quantiser alone it ends 0.3 us after this kernel's
-  // first request (H200): more weights than that time brings would only delay the codes.
-  std::uint32_t stages_before_wait(bool starts_early) const noexcept {
-    if (pdl_ == Pdl::full && starts_early) {
-      return static_cast<std::uint32_t>(tile_.stages);
-    }
-    constexpr std::int64_t kBytes = 32 << 10;
-    return static_cast<std::uint32_t>(std::max<std::int64_t>(1, starts_early ? kBytes / tile_.stage_bytes() : 1));
   }
 
   const DeviceContext* context_;
