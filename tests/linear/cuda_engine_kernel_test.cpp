@@ -102,7 +102,8 @@ TEST_F(CudaEngineKernel, RawRowsAreQuantisedOnTheCallsStreamBeforeTheEngineIsCal
   EXPECT_EQ(state_->launches[0].config.hStream, stream_);
   EXPECT_EQ(state_->launches[0].config.gridDimX, 3U) << "a block a row";
   EXPECT_EQ(state_->launches[0].context, contexts_[1]->context);
-  EXPECT_EQ(context_in_call_, nullptr) << "the caller's, and the caller has none";
+  EXPECT_EQ(context_in_call_, contexts_[1]->context) << "the device's, though the caller has none";
+  EXPECT_TRUE(state_->current.empty()) << "as the caller had it";
   const BaselineCall& call = calls_.front();
   EXPECT_EQ(call.m, 3);
   EXPECT_EQ(call.n, kN);
