@@ -143,6 +143,28 @@ TEST_F(UsageTest, WrongArgumentsAreStatusTwoWithAMessageOnStderrAlone) {
   }
 }
 
+TEST_F(UsageTest, TheLaunchModeIsDocumentedAndAnotherValueIsRefusedWithTheThreeThatThereAre) {
+  for (const char* command : {"tune", "bench"}) {
+    const RunResult help = run({command, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.out, testing::AllOf(HasSubstr("--pdl {off,consume,full}"), HasSubstr("full (default)"))) << command;
+    for (const char* value : {"sideways", "", "Full", "2"}) {
+      const RunResult result = run({command, "--n", "64", "--k", "64", "--m", "1", "--pdl", value});
+      EXPECT_EQ(result.status, 2) << command << " --pdl " << value;
+      EXPECT_EQ(result.out, "");
+      EXPECT_THAT(result.err, testing::AllOf(HasSubstr("octile: error: "), HasSubstr("--pdl"), HasSubstr(value),
+                                             HasSubstr("off"), HasSubstr("consume"), HasSubstr("full")))
+          << command;
+    }
+  }
+  for (std::vector<std::string> command : {std::vector<std::string>{"verify"}, {"explain", "--m", "1"}, {"warmup"}}) {
+    command.insert(command.end(), {"--n", "64", "--k", "64", "--pdl", "full"});
+    const RunResult result = run(command);
+    EXPECT_EQ(result.status, 2) << command[0] << " has no such option";
+    EXPECT_THAT(result.err, HasSubstr("--pdl")) << command[0];
+  }
+}
+
 TEST_F(UsageTest, AnUnknownDeviceListsThoseThatAreHere) {
   for (const char* command : {"explain", "tune", "bench"}) {
     const RunResult result = run({command, "--n", "64", "--k", "64", "--m", "1", "--device", "npu:7"});

@@ -69,5 +69,28 @@ TEST(KnownDevices, ComputeCapabilityIsZeroForAnythingElse) {
   }
 }
 
+TEST(KnownDevices, ALaunchModeIsKeptFromSm90OnAndOffElsewhere) {
+  DeviceInfo gpu;
+  gpu.kind = DeviceKind::cuda;
+  DeviceInfo cpu;
+  cpu.kind = DeviceKind::cpu;
+  for (const Pdl wanted : {Pdl::off, Pdl::consume, Pdl::full}) {
+    SCOPED_TRACE(to_string(wanted));
+    for (const char* arch : {"sm_90", "sm_90a", "sm_100", "sm_120"}) {
+      gpu.arch = arch;
+      EXPECT_EQ(pdl_on(gpu, wanted), wanted) << arch;
+    }
+    for (const char* arch : {"sm_80", "sm_89", "", "avx512"}) {
+      gpu.arch = arch;
+      EXPECT_EQ(pdl_on(gpu, wanted), Pdl::off) << arch;
+    }
+    // What decides is the kind first: no name of an instruction set makes a CPU launch anything.
+    for (const char* arch : {"avx512bf16", "generic", "sm_90"}) {
+      cpu.arch = arch;
+      EXPECT_EQ(pdl_on(cpu, wanted), Pdl::off) << arch;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace octile

@@ -258,6 +258,7 @@ TEST_F(CApi, ValuesOutsideTheirEnumerationsAreRefusedByName) {
     refused([&](auto&, auto& o) { o.accumulate = value; }, "accumulate");
     refused([&](auto&, auto& o) { o.numerics = value; }, "numerics");
     refused([&](auto&, auto& o) { o.batch_invariant = value; }, "batch_invariant");
+    refused([&](auto&, auto& o) { o.pdl = value; }, "pdl");
   }
   refused([](auto& s, auto&) { s.code_dtype = OCTILE_E4M3FNUZ; }, "e4m3fnuz");
   refused([](auto&, auto& o) { o.out_dtype = OCTILE_E4M3; }, "e4m3");
@@ -266,6 +267,25 @@ TEST_F(CApi, ValuesOutsideTheirEnumerationsAreRefusedByName) {
   absent.device = "cuda:99";
   octile_weight* none = nullptr;
   EXPECT_EQ(octile_weight_create(&source, &absent, &none), OCTILE_UNAVAILABLE);
+}
+
+TEST_F(CApi, EveryLaunchModeIsTakenAndWhatIsNoneIsRefusedWithWhatWasWanted) {
+  octile_weight_options options{};
+  options.struct_size = sizeof(options);
+  for (const std::int32_t pdl : {OCTILE_PDL_DEFAULT, OCTILE_PDL_OFF, OCTILE_PDL_CONSUME, OCTILE_PDL_FULL}) {
+    options.pdl = pdl;
+    octile_weight* made = nullptr;
+    EXPECT_EQ(octile_weight_create(&source, &options, &made), OCTILE_OK) << pdl << ": " << octile_last_error();
+    EXPECT_EQ(octile_weight_n(made), kN);
+    octile_weight_destroy(made);
+  }
+  for (const std::int32_t pdl : {4, -1}) {
+    options.pdl = pdl;
+    octile_weight* none = nullptr;
+    EXPECT_EQ(octile_weight_create(&source, &options, &none), OCTILE_INVALID_ARGUMENT) << pdl;
+    EXPECT_EQ(octile_last_error(), "weight_options.pdl: want 0 to 3, got " + std::to_string(pdl));
+    EXPECT_EQ(none, nullptr);
+  }
 }
 
 TEST_F(CApi, StatusesHaveNamesAndErrorsBelongToTheirThread) {

@@ -3,6 +3,7 @@
 #include "octile/tune/journal.h"
 
 #include "octile/core/json_file.h"
+#include "octile/tune/sweep.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
@@ -148,6 +149,30 @@ TEST(Journal, OtherHardKeysStartAfreshAndSayWhichKeyDiffers) {
   EXPECT_THAT(notes[0], HasSubstr("kernel fake_tile"));
   EXPECT_THAT(notes[0], HasSubstr("bbbb"));
   EXPECT_THAT(notes[0], HasSubstr("cccc"));
+  EXPECT_TRUE(std::filesystem::exists(journal.path() + ".old"));
+}
+
+TEST(Journal, OneOfAnotherLaunchModeIsSetAside) {
+  const SimulatedBackend backend(parse_scenario(""));
+  const auto keys_of = [&](Pdl pdl) {
+    RunOptions options;
+    options.pdl = pdl;
+    return hard_keys_of_run(backend, backend.info(), options);
+  };
+  const TemporaryDirectory directory;
+  JournalContent content;
+  std::vector<std::string> notes;
+  {
+    Journal journal = open_journal(directory.path(), false, content, notes, keys_of(Pdl::full));
+    ASSERT_TRUE(journal.append(some_point(1)).has_value());
+  }
+  open_journal(directory.path(), true, content, notes, keys_of(Pdl::full));
+  EXPECT_THAT(content.points, SizeIs(1)) << "of the same mode, the run goes on";
+  notes.clear();
+  const Journal journal = open_journal(directory.path(), true, content, notes, keys_of(Pdl::consume));
+  EXPECT_THAT(content.points, IsEmpty());
+  ASSERT_THAT(notes, SizeIs(1));
+  EXPECT_THAT(notes[0], HasSubstr("pdl: the journal has \"full\", this run \"consume\""));
   EXPECT_TRUE(std::filesystem::exists(journal.path() + ".old"));
 }
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What coordinator and worker say to each other survives the way through a line, and what no coordinator says is refused.
+#include "octile/tune/protocol.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace octile {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// As the other side reads it.
+Expected<MeasureSettings> through_a_line(const MeasureSettings& settings) {
+  const auto line = parse_line(to_json(settings).dump());
+  return line ? settings_from_json(*line) : Expected<MeasureSettings>(line.error());
+}
+
+TEST(Protocol, SettingsComeBackAsTheyWereWithEveryLaunchMode) {
+  for (const Pdl pdl : {Pdl::off, Pdl::consume, Pdl::full}) {
+    MeasureSettings settings;
+    settings.problem.out_dtype = DType::fp16;
+    settings.problem.bias = true;
+    settings.problem.accumulate = Accumulate::precise;
+    settings.problem.numerics = Numerics::baseline;
+    settings.problem.batch_invariant = true;
+    settings.problem.pdl = pdl;
+    settings.quantized_input = true;
+    settings.seed = std::numeric_limits<std::uint64_t>::max();
+    const auto back = through_a_line(settings);
+    ASSERT_TRUE(back.has_value()) << back.error().message;
+    EXPECT_EQ(back->problem.out_dtype, DType::fp16);
+    EXPECT_TRUE(back->problem.bias);
+    EXPECT_EQ(back->problem.accumulate, Accumulate::precise);
+    EXPECT_EQ(back->problem.numerics, Numerics::baseline);
+    EXPECT_TRUE(back->problem.batch_invariant);
+    EXPECT_EQ(back->problem.pdl, pdl);
+    EXPECT_TRUE(back->quantized_input);
+    EXPECT_EQ(back->seed, settings.seed);
+  }
+}
+
+TEST(Protocol, SettingsWithALaunchModeThatThereIsNotAreRefusedAndQuoted) {
+  const json whole = to_json(MeasureSettings{});
+  ASSERT_TRUE(settings_from_json(whole).has_value());
+  for (const json& bad : {json(7), json(3), json(-1), json("full"), json(1.5), json(nullptr)}) {
+    json settings = whole;
+    settings["pdl"] = bad;
+    const auto read = settings_from_json(settings);
+    ASSERT_FALSE(read.has_value()) << bad;
+    EXPECT_EQ(read.error().code, ErrorCode::corrupt);
+    EXPECT_THAT(read.error().message, testing::AllOf(HasSubstr("pdl"), HasSubstr("\"pdl\":" + bad.dump())));
+  }
+  json without = whole;
+  without.erase("pdl");
+  EXPECT_FALSE(settings_from_json(without).has_value()) << "a worker of another build must not guess";
+}
+
+}  // namespace
+}  // namespace octile
