@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -240,6 +241,33 @@ TEST(AdaMmaConfig, SpaceAndHeuristicAreLegalOnEveryKnownGpuForEveryKindOfProblem
       }
     }
   }
+}
+
+TEST(AdaMmaConfig, TheSpaceHasTheLaunchModeAskedForFromSm90OnAndNoneBefore) {
+  int with = 0;
+  int without = 0;
+  for (const DeviceInfo& device : known_gpus()) {
+    if (!ada_mma_family().available(device)) {
+      continue;
+    }
+    const bool early = compute_capability(device.arch) >= 90;
+    ++(early ? with : without);
+    for (const Pdl mode : {Pdl::off, Pdl::consume, Pdl::full}) {
+      // The default, 1, is left out; before sm_90 there is no other.
+      const std::optional<std::int64_t> wanted =
+          early && mode != Pdl::consume ? std::optional(static_cast<std::int64_t>(mode)) : std::nullopt;
+      Problem problem = problem_of(6144, 4096);
+      problem.pdl = mode;
+      const auto space = ada_mma_family().space(device, problem, 16);
+      EXPECT_GT(space.size(), 8U);
+      for (const TileConfig& config : space) {
+        ASSERT_EQ(config.find("PDL"), wanted) << device.name << ' ' << to_string(mode) << ' ' << config.to_json();
+      }
+      EXPECT_EQ(ada_mma_family().heuristic(device, problem, 16).find("PDL"), wanted) << device.name;
+    }
+  }
+  EXPECT_GT(with, 0);
+  EXPECT_GT(without, 0);
 }
 
 TEST(AdaMmaConfig, ThePredictionOfAnIllegalConfigIsInfinite) {

@@ -11,7 +11,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace octile::cuda {
@@ -44,6 +47,132 @@ TEST(HopperDecodeConfig, IllegalConfigsAreRefusedWithTheReason) {
   const auto parsed = parse_decode_tile(unknown);
   ASSERT_FALSE(parsed);
   EXPECT_THAT(parsed.error().message, HasSubstr("num_warps"));
+}
+
+std::string why_unreadable(const char* key, std::int64_t value) {
+  TileConfig config = to_config(DecodeTile{8, 2, 6, 1});
+  config.set(key, value);
+  const auto parsed = parse_decode_tile(config);
+  return parsed ? "readable" : parsed.error().message;
+}
+
+TEST(HopperDecodeConfig, EveryKeySurvivesTheWayThroughATile) {
+  TileConfig config;
+  const std::pair<const char*, int> all[] = {{"TOKENS", 24}, {"K_CHUNKS", 4}, {"STAGES", 7},  {"SPLIT_K", 2},
+                                             {"ROWS", 128},  {"CHAINS", 4},   {"WINDOW", 48}, {"PDL", 2}};
+  for (const auto& [name, value] : all) {
+    config.set(name, value);
+  }
+  const auto tile = parse_decode_tile(config);
+  ASSERT_TRUE(tile) << tile.error().message;
+  EXPECT_EQ(tile->tokens, 24);
+  EXPECT_EQ(tile->k_chunks, 4);
+  EXPECT_EQ(tile->stages, 7);
+  EXPECT_EQ(tile->split_k, 2);
+  EXPECT_EQ(tile->rows, 128);
+  EXPECT_EQ(tile->chains, 4);
+  EXPECT_EQ(tile->window, 48);
+  EXPECT_EQ(tile->pdl, Pdl::full);
+  EXPECT_EQ(to_config(*tile), config);
+}
+
+TEST(HopperDecodeConfig, KeysAtTheirDefaultsAreLeftOutAndReadBackAsThem) {
+  const TileConfig shortest = to_config(DecodeTile{8, 2, 6, 1});
+  EXPECT_EQ(shortest.values.size(), 4U) << shortest.to_json();
+  TileConfig whole = shortest;
+  const std::pair<const char*, int> defaults[] = {{"ROWS", 64}, {"CHAINS", 1}, {"WINDOW", 0}, {"PDL", 1}};
+  for (const auto& [name, value] : defaults) {
+    EXPECT_EQ(shortest.find(name), std::nullopt);
+    whole.set(name, value);
+  }
+  for (const TileConfig& config : {shortest, whole}) {
+    const auto tile = parse_decode_tile(config);
+    ASSERT_TRUE(tile) << tile.error().message;
+    EXPECT_EQ(to_config(*tile), shortest);
+    EXPECT_EQ(tile->pdl, Pdl::consume);
+  }
+}
+
+TEST(HopperDecodeConfig, AValueOutOfItsKeysRangeOrBetweenItsStepsIsRefusedWithWhatIsWanted) {
+  EXPECT_THAT(why_unreadable("WINDOW", 300), HasSubstr("WINDOW = 300: want 0..256"));
+  EXPECT_THAT(why_unreadable("WINDOW", -1), HasSubstr("WINDOW = -1: want 0..256"));
+  EXPECT_THAT(why_unreadable("CHAINS", 5), HasSubstr("CHAINS = 5: want 1..4"));
+  EXPECT_THAT(why_unreadable("CHAINS", 0), HasSubstr("CHAINS = 0: want 1..4"));
+  EXPECT_THAT(why_unreadable("ROWS", 16), HasSubstr("ROWS = 16: want 32..256"));
+  EXPECT_THAT(why_unreadable("PDL", 3), HasSubstr("PDL = 3: want 0..2"));
+  EXPECT_THAT(why_illegal({8, 2, 6, 1, 96}), HasSubstr("ROWS: want 32, 48, 64, 128, 192 or 256"));
+  EXPECT_THAT(why_illegal({8, 2, 6, 1, 64, 3}), HasSubstr("CHAINS: want 1, 2 or 4"));
+  EXPECT_THAT(why_illegal({8, 2, 6, 1, 64, 1, 300}), HasSubstr("WINDOW = 300"));
+  for (const int chains : {1, 2, 4}) {
+    for (const int window : {0, 1, 256}) {
+      EXPECT_EQ(why_illegal({8, 2, 6, 1, 64, chains, window}), "legal") << chains << ' ' << window;
+    }
+  }
+}
+
+TEST(HopperDecodeConfig, ChainsChangeBitsAndAreNeitherAllowedNorSearchedWhereBitsArePromised) {
+  const DeviceInfo device = *known_device("NVIDIA_H200");
+  Problem problem = problem_of(24576, 4096);
+  problem.numerics = Numerics::baseline;
+  EXPECT_EQ(why_illegal({8, 2, 6, 1, 64, 1}, problem), "legal");
+  for (const int chains : {2, 4}) {
+    EXPECT_THAT(why_illegal({8, 2, 6, 1, 64, chains}, problem), HasSubstr("numerics=baseline allows no CHAINS > 1"));
+  }
+  for (const std::int64_t m : {1, 8, 16, 17, 64, 128}) {
+    problem.numerics = Numerics::baseline;
+    const auto promised = decode_space(device, problem, m);
+    EXPECT_FALSE(promised.empty());
+    for (const DecodeTile& tile : promised) {
+      EXPECT_EQ(tile.chains, 1) << to_config(tile).to_json();
+      EXPECT_EQ(tile.split_k, 1) << to_config(tile).to_json();
+    }
+    problem.numerics = Numerics::deterministic;
+    const auto unpromised = decode_space(device, problem, m);
+    EXPECT_GT(unpromised.size(), promised.size());
+    for (const DecodeTile& tile : unpromised) {  // Up to 16 tokens a second chain fills the time that a sum takes.
+      EXPECT_EQ(tile.chains, m <= 16 ? 2 : 1) << to_config(tile).to_json();
+    }
+  }
+}
+
+TEST(HopperDecodeConfig, AWindowIsAtLeastOneStageAndAtMostTheRing) {
+  DecodeTile tile{8, 2, 6, 1};  // 16 KiB of weights a stage.
+  const std::pair<int, int> stages_of[] = {{0, 6}, {1, 1}, {15, 1}, {16, 1}, {31, 1}, {32, 2}, {95, 5}, {96, 6}, {256, 6}};
+  for (const auto& [window, stages] : stages_of) {
+    tile.window = window;
+    EXPECT_EQ(tile.window_stages(), stages) << window << " KiB";
+  }
+  tile = {8, 8, 2, 1, 256};  // 256 KiB a stage: no window holds a second one.
+  for (const int window : {1, 255, 256}) {
+    tile.window = window;
+    EXPECT_EQ(tile.window_stages(), 1) << window << " KiB";
+  }
+}
+
+TEST(HopperDecodeConfig, TheSpaceHasTheLaunchModeAskedForAndTheWindowsThatBelongToIt) {
+  struct Case {
+    Pdl mode;
+    std::optional<std::int64_t> pdl;  // In each config; the default is left out.
+    std::set<std::int64_t> windows;   // 0: no such key.
+  };
+  const DeviceInfo device = *known_device("NVIDIA_H200");
+  for (const Case& c :
+       {Case{Pdl::full, 2, {32, 48, 80}}, Case{Pdl::consume, std::nullopt, {0, 48}}, Case{Pdl::off, 0, {0, 48}}}) {
+    SCOPED_TRACE(to_string(c.mode));
+    Problem problem = problem_of(24576, 4096);
+    problem.pdl = c.mode;
+    for (const std::int64_t m : {1, 16, 64}) {
+      std::set<std::int64_t> windows;
+      const auto space = hopper_decode_family().space(device, problem, m);
+      EXPECT_GT(space.size(), 8U);
+      for (const TileConfig& config : space) {
+        EXPECT_EQ(config.find("PDL"), c.pdl) << config.to_json();
+        windows.insert(config.get("WINDOW", 0));
+      }
+      EXPECT_EQ(windows, c.windows) << "M=" << m;
+      EXPECT_EQ(hopper_decode_family().heuristic(device, problem, m).find("PDL"), c.pdl) << "M=" << m;
+    }
+  }
 }
 
 TEST(HopperDecodeConfig, ASplitChangesBitsAndIsRefusedWhereBitsArePromised) {
