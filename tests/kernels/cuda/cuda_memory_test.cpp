@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace octile::cuda {
@@ -111,6 +112,32 @@ TEST_F(CudaMemory, AWeightWithPaddedRowsIsCopiedAndPaddedWithZeros) {
   // One resident copy: codes and scales, padded.
   EXPECT_EQ(static_cast<std::size_t>((*weight)->bytes()), state_->allocated);
   EXPECT_LE((*weight)->bytes(), 32 * 48 + 32 * 4 + 256);
+}
+
+TEST_F(CudaMemory, AWeightKeepsAMapForEachHeightOfBoxFromSm90OnAndNoneBefore) {
+  const std::vector<std::uint8_t> codes(35 * 40, 0x38);
+  const float scale = 1.0F;
+  WeightSource source;
+  source.n = 40;
+  source.k = 35;
+  source.codes = codes.data();
+  source.scales = &scale;
+  source.scale_count = 1;
+  const auto hopper = pack_row_major(*contexts_[0], source);
+  const auto ada = pack_row_major(*contexts_[1], source);
+  ASSERT_TRUE(hopper && ada);
+  for (std::size_t i = 0; i < kWeightBoxRows.size(); ++i) {
+    const auto height = static_cast<std::uint64_t>(kWeightBoxRows[i]);
+    const TensorMap wanted = {{(*hopper)->codes(), 35, 40, 48, height}};  // Of the codes alone: what pads them is beyond.
+    EXPECT_TRUE(std::ranges::equal((*hopper)->row_boxes(i).opaque, wanted.opaque)) << height << " rows";
+    EXPECT_THAT((*ada)->row_boxes(i).opaque, testing::Each(0U)) << height << " rows";
+  }
+  state_->failing_call = "cuTensorMapEncodeTiled";
+  const auto refused = pack_row_major(*contexts_[0], source);
+  state_->failing_call.clear();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("cuTensorMapEncodeTiled([40, 35] bytes, row stride 48)"));
+  EXPECT_EQ(static_cast<std::int64_t>(state_->allocated), (*hopper)->bytes() + (*ada)->bytes()) << "its memory is freed";
 }
 
 TEST_F(CudaMemory, OneScaleForAllIsExpanded) {

@@ -257,9 +257,16 @@ OCTILE_FAKE CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f
   state().launches.push_back(launch);
   return outcome("cuLaunchKernelEx");
 }
-OCTILE_FAKE CUresult cuTensorMapEncodeTiled(void*, int, unsigned, void*, const void*, const void*, const void*, const void*,
+// A map that can be read: address, sizes, stride and rows of the box in its first words.
+OCTILE_FAKE CUresult cuTensorMapEncodeTiled(std::uint64_t* map, int, unsigned, void* base, const std::uint64_t* sizes,
+                                            const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t*,
                                             int, int, int, int) {
-  return outcome("cuTensorMapEncodeTiled");
+  const CUresult result = outcome("cuTensorMapEncodeTiled");
+  if (result == CUDA_SUCCESS) {
+    const std::uint64_t words[] = {reinterpret_cast<std::uintptr_t>(base), sizes[0], sizes[1], strides[0], box[1]};
+    std::copy(std::begin(words), std::end(words), map);
+  }
+  return result;
 }
 OCTILE_FAKE CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, std::size_t) {
   *blocks = 1;
