@@ -2,6 +2,7 @@
 // Rows of the bench on the simulated device: every field, every row, honest intervals.
 #include "octile/tune/bench.h"
 
+#include "octile/table/table_store.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
@@ -62,6 +63,86 @@ TEST(Bench, ATunedPointShowsItsTileAgainstBaselineVendorAndFloor) {
   EXPECT_EQ(result->rows[1].m, 4);
   EXPECT_EQ(result->rows[3].shape, "wide");
   EXPECT_NEAR(result->geomean_ratio, 1.5, 0.05);
+}
+
+// The simulated device under the name and kind of a GPU of `arch`; its times stay as they are.
+RunHooks hooks_of_gpu(const SimulatedBackend& backend, const std::string& arch) {
+  RunHooks hooks = simulated_hooks(backend);
+  hooks.find_device = [&backend, arch](std::string_view) -> Expected<Device> {
+    Device device{&backend, backend.info()};
+    device.info.kind = DeviceKind::cuda;
+    device.info.arch = arch;
+    return device;
+  };
+  return hooks;
+}
+
+// Writes to every entry of the tables in `directory` what its kernel's launch mode is.
+void set_launch_mode(const std::vector<std::string>& files, std::int64_t pdl) {
+  for (const std::string& file : files) {
+    std::vector<Finding> findings;
+    Expected<TileTable> table = read_table(file, findings);
+    ASSERT_TRUE(table.has_value()) << table.error().message;
+    for (TableEntry& entry : table->entries) {
+      if (entry.kernel != kBaselineKernel) {
+        entry.config.set("PDL", pdl);
+      }
+    }
+    ASSERT_TRUE(write_own_table(*table, file).has_value());
+  }
+  clear_table_cache();
+}
+
+TEST(Bench, ARowIsChainedWhereTheChoiceStartsEarlyAndTheDeviceAndTheRunLetIt) {
+  struct Case {
+    const char* arch;
+    Pdl mode;
+    std::int64_t config;
+    bool chained;
+  };
+  for (const Case& c :
+       {Case{"sm_90", Pdl::full, 2, true}, Case{"sm_90", Pdl::full, 1, false}, Case{"sm_90", Pdl::full, 0, false},
+        Case{"sm_90", Pdl::consume, 2, false}, Case{"sm_90", Pdl::off, 2, false}, Case{"sm_89", Pdl::full, 2, false}}) {
+    SCOPED_TRACE(std::string(c.arch) + " " + to_string(c.mode) + " PDL=" + std::to_string(c.config));
+    const TemporaryDirectory directory;
+    const SimulatedBackend backend(parse_scenario(kSpeeds));
+    TuneOptions tune = tune_options(directory.path(), "");
+    tune.pdl = c.mode;
+    const auto tuned = tune_with(tune, hooks_of_gpu(backend, c.arch));
+    ASSERT_TRUE(tuned.has_value()) << tuned.error().message;
+    set_launch_mode(tuned->files, c.config);
+    BenchOptions options = bench_options(directory.path());
+    options.pdl = c.mode;
+    const auto result = bench_with(options, hooks_of_gpu(backend, c.arch));
+    ASSERT_TRUE(result.has_value()) << result.error().message;
+    ASSERT_THAT(result->rows, SizeIs(6));
+    for (const BenchRow& row : result->rows) {
+      EXPECT_EQ(row.choice, "tile");
+      EXPECT_EQ(row.chained, c.chained);
+    }
+  }
+}
+
+TEST(Bench, ARowOfTheBaselineOrOfACpuIsNotChained) {
+  const TemporaryDirectory directory;  // No table: untuned.
+  const SimulatedBackend backend(parse_scenario(""));
+  const auto of_gpu = bench_with(bench_options(directory.path()), hooks_of_gpu(backend, "sm_90"));
+  ASSERT_TRUE(of_gpu.has_value()) << of_gpu.error().message;
+  ASSERT_THAT(of_gpu->rows, SizeIs(6));
+  for (const BenchRow& row : of_gpu->rows) {
+    EXPECT_EQ(row.chosen_kernel, "fake_vendor");
+    EXPECT_FALSE(row.chained) << "a vendor's kernel knows no such chain";
+  }
+  const auto tuned = tune_simulated(tune_options(directory.path(), ""), kSpeeds);
+  ASSERT_TRUE(tuned.has_value()) << tuned.error().message;
+  set_launch_mode(tuned->files, 2);
+  const auto of_cpu = bench_simulated(bench_options(directory.path()), kSpeeds);
+  ASSERT_TRUE(of_cpu.has_value()) << of_cpu.error().message;
+  ASSERT_THAT(of_cpu->rows, SizeIs(6));
+  for (const BenchRow& row : of_cpu->rows) {
+    EXPECT_EQ(row.choice, "tile");
+    EXPECT_FALSE(row.chained);
+  }
 }
 
 TEST(Bench, WhereTheBaselineIsTheChoiceTheRatioIsMeasuredBetweenTwoRunsOfIt) {
