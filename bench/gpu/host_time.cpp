@@ -32,6 +32,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -480,4 +481,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace octile
 
-int main(int argc, char** argv) { return octile::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return octile::run(argc, argv);
+  } catch (const std::exception& error) {  // Of the standard library: a full disk, no memory.
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -16,7 +16,7 @@ OCTILE_API const char* version() noexcept;
 
 // Every device as JSON: a list of {id, device_name, kind, arch, families: [{name, available, reason}],
 // vendors: [{name, version, available, reason}], overhead_bytes}, as `octile devices --json` prints it. overhead_bytes: the
-// most device memory taken beyond weights and workspaces; null on a CPU.
+// most device memory kept beyond weights and workspaces once a linear is prepared; null on a CPU.
 OCTILE_API std::string devices_json();
 
 // Per-token quantisation on the CPU: x is bf16, fp16 or fp32 [rows, cols] with col_stride 1 and row_stride >= cols; writes

@@ -40,7 +40,8 @@ struct MatrixView {
 // fast: the matrix unit's own accumulator. precise: promoted to fp32 at least every 128 elements of K.
 // On a CPU both mean fp32 over all of K. `device_default` is fast where the vendor's default is fast, else precise.
 enum class Accumulate { device_default, fast, precise };
-// deterministic: the same bits run after run. baseline: the bits of the vendor's row-wise kernel as well (Hopper).
+// deterministic: the same bits run after run. baseline: the bits of the baseline as well (Hopper, and
+// where CUTLASS is the baseline).
 enum class Numerics { deterministic, baseline };
 
 // When a kernel may start before the one before it has ended (programmatic dependent launch: GPUs from sm_90 on). off:

@@ -3,6 +3,7 @@
 #include "octile/tune/journal.h"
 
 #include "octile/core/json_file.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/tune/sweep.h"
 #include "tune/simulated_run.h"
 
@@ -157,7 +158,7 @@ TEST(Journal, OneOfAnotherLaunchModeIsSetAside) {
   const auto keys_of = [&](Pdl pdl) {
     RunOptions options;
     options.pdl = pdl;
-    return hard_keys_of_run(backend, backend.info(), options);
+    return hard_keys_of_run(backend, *known_device("NVIDIA_H200"), options);
   };
   const TemporaryDirectory directory;
   JournalContent content;

@@ -37,12 +37,14 @@ TEST(Sweep, ATablesLaunchModeIsTheProblemsWhereTheDeviceHasItAndOffElsewhere) {
   }
 }
 
-TEST(Sweep, AJournalsHardKeysNameTheLaunchMode) {
+TEST(Sweep, AJournalsHardKeysNameTheLaunchModeWhereItMatters) {
   const SimulatedBackend backend(parse_scenario(""));
   for (const Pdl mode : kModes) {
     RunOptions options;
     options.pdl = mode;
-    EXPECT_EQ(hard_keys_of_run(backend, backend.info(), options).at("pdl"), to_string(mode));
+    EXPECT_EQ(hard_keys_of_run(backend, *known_device("NVIDIA_H200"), options).at("pdl"), to_string(mode));
+    EXPECT_EQ(hard_keys_of_run(backend, *known_device("NVIDIA_L40S"), options).at("pdl"), "off");
+    EXPECT_EQ(hard_keys_of_run(backend, backend.info(), options).at("pdl"), "off");
   }
 }
 

@@ -4,10 +4,13 @@
 
 #include "octile/linear/choose.h"
 #include "octile/table/table_store.h"
+#include "support/files.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
 
 #include <algorithm>
 #include <filesystem>
@@ -302,6 +305,28 @@ TEST(Tune, ATableOfOtherHardKeysIsRefusedBeforeAnythingIsMeasured) {
   ASSERT_FALSE(summary.has_value());
   EXPECT_THAT(summary.error().message, HasSubstr("out_dtype"));
   EXPECT_EQ(backend.runs(), 0);
+}
+
+TEST(Tune, ATableOfWhichNothingCanServeAnyMoreIsReplacedWhateverItsKeys) {
+  const TemporaryDirectory directory;
+  TuneOptions options = tune_options(directory.path(), "");
+  const auto first = tune_simulated(options, "ratio:0:1.5");
+  ASSERT_TRUE(first.has_value()) << first.error().message;
+  std::string text = read_text(first->files[0]);
+  const std::string mine = "\"bbbb\"";
+  ASSERT_NE(text.find(mine), std::string::npos);
+  for (std::size_t at = text.find(mine); at != std::string::npos; at = text.find(mine)) {
+    text.replace(at, mine.size(), "\"an older source\"");
+  }
+  std::ofstream(first->files[0]) << text;
+  options.out_dtype = DType::fp16;
+  const auto summary = tune_simulated(options, "ratio:0:1.5");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  const TileTable table = read_only_table(summary->files[0]);
+  EXPECT_EQ(table.key.out_dtype, "fp16");
+  for (const TableEntry& entry : table.entries) {
+    EXPECT_NE(entry.kernel_source_hash, "an older source");
+  }
 }
 
 TEST(Tune, BadOptionsAreRefusedWithTheValue) {

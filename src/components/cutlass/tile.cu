@@ -53,10 +53,14 @@ cudaError_t prepare_mode() {
   const auto kernel = &cutlass::Kernel2<GemmKernel<precise>>;
   // Asking for attributes loads a kernel that would else be loaded at its first launch.
   cudaFuncAttributes attributes;
-  if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) {
-    return error;
+  cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error == cudaSuccess) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<precise>);
   }
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<precise>);
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // Else the thread remembers it, and a later launch of any tile would be called failed.
+  }
+  return error;
 }
 
 template <bool precise>
@@ -70,6 +74,7 @@ cudaError_t run_mode(const OctileCutlassProduct& product, cudaStream_t stream) {
                                              0, 0, 0, 0, product.x_stride, product.w_stride, 0, 0);
   // K is not split, so neither the number of multiprocessors nor the occupancy is looked at.
   const typename Kernel::Params params(arguments, 1, 1);
+  cudaGetLastError();  // What others left behind on this thread is not this launch's.
   cutlass::Kernel2<Kernel><<<params.get_grid_dims(), dim3(Kernel::kThreadCount), kSharedBytes<precise>, stream>>>(params);
   return cudaGetLastError();
 }

@@ -75,8 +75,8 @@ class Backend {
   // Every family of this kind of device, available here or not: ours first, vendors last.
   virtual std::span<const KernelFamily* const> families() const noexcept = 0;
   virtual std::vector<VendorStatus> vendors(const DeviceInfo& device) const = 0;
-  // The most device memory that is taken beyond weights (with scales and biases) and the workspaces of callers; nullopt
-  // where devices have no memory of their own.
+  // The most device memory that is kept, once linears are prepared, beyond weights (with scales and biases) and the
+  // workspaces of callers; nullopt where devices have no memory of their own.
   virtual std::optional<std::int64_t> overhead_bytes(const DeviceInfo& /*device*/) const { return std::nullopt; }
 
   // The vendor whose own choice is the baseline, or nullptr where none exists (then the first available family's heuristic

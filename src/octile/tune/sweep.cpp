@@ -123,7 +123,7 @@ HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, cons
                 {"accumulate", to_string(options.accumulate)},
                 {"numerics", to_string(options.numerics)},
                 {"batch_invariant", options.batch_invariant ? "true" : "false"},
-                {"pdl", to_string(options.pdl)},
+                {"pdl", to_string(pdl_on(device, options.pdl))},
                 {"scope", options.scope},
                 {"octile", version()}};
   for (const KernelFamily* family : backend.families()) {

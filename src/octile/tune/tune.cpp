@@ -154,6 +154,9 @@ class Sweep {
     if (!current) {
       return make_error(current.error().code, "{}; move it away, or tune into another directory", current.error().message);
     }
+    if (drop_outdated(*current); current->entries.empty()) {
+      return {};  // Nothing of it can serve: it will be replaced, whatever its keys.
+    }
     TileTable mine;
     mine.key = table_key(device_.info, weight.plan.problem(), weight.layout);
     mine.file = "this run";
@@ -534,14 +537,18 @@ class Sweep {
         return mine;
       }
       TileTable kept = *current;
-      std::erase_if(kept.entries, [&](const TableEntry& entry) { return is_outdated(entry); });
-      return merge_tables({kept, mine});
+      drop_outdated(kept);
+      return kept.entries.empty() ? mine : merge_tables({kept, mine});
     };
     if (Expected<void> written = update_own_table(weight.path, change); !written) {
       return written;
     }
     summary_.files.push_back(weight.path);
     return {};
+  }
+
+  void drop_outdated(TileTable& table) const {
+    std::erase_if(table.entries, [&](const TableEntry& entry) { return is_outdated(entry); });
   }
 
   // Measured with another version of a kernel of this build: it cannot serve any more.

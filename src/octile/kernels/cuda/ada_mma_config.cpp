@@ -157,10 +157,10 @@ Expected<WarpGrid> plan_warps(const AdaTile& tile, const DeviceInfo& device, int
     }
   }
   if (!best) {
-    return illegal(
-        tile, format("{} warps cannot share it: want 16 x 8 outputs and 32 bytes of K a warp at least, {} sums a thread "
-                     "and {} bytes of staged outputs at most",
-                     tile.warps, kMaxSums, shared_limit));
+    return illegal(tile, format("{} warps cannot share it: want whole fragments of 16 x 8 outputs and 32 bytes of K for "
+                                "each warp, {} sums a thread "
+                                "and {} bytes of staged outputs at most",
+                                tile.warps, kMaxSums, shared_limit));
   }
   return *best;
 }

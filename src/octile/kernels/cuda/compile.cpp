@@ -102,8 +102,8 @@ std::vector<std::string> options_of(const CompileRequest& request) {
 // What the machine code depends on. `compiler` is NVRTC's version; an exported entry serves machines that have none, so its
 // key leaves it out.
 CubinKey key_of(const CompileRequest& request, const SourceTree& tree, std::string_view compiler) {
-  std::string text = format("octile cubin\nsource {} {}\nkernel {}\ncompiler {}\n", request.source, hash_of(tree),
-                            request.kernel, compiler);
+  std::string text = format("octile cubin, with report\nsource {} {}\nkernel {}\ncompiler {}\n", request.source,
+                            hash_of(tree), request.kernel, compiler);
   for (const std::string& option : options_of(request)) {
     text += format("option {}\n", option);
   }

@@ -69,8 +69,10 @@ Expected<void> launch(const LoadedKernel& kernel, const LaunchShape& shape, CUst
       result != CUDA_SUCCESS) {
     return driver_error(
         *kernel.context().driver, result,
-        format("cuLaunchKernelEx(grid {}x{}x{}, block {}x{}x{}, {} bytes of shared memory)", shape.grid[0], shape.grid[1],
-               shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.dynamic_shared_bytes));
+        format("cuLaunchKernelEx(grid {}x{}x{}, block {}x{}x{}, cluster {}x{}x{}, {} bytes of shared memory, {} dependent "
+               "launch)",
+               shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.cluster[0],
+               shape.cluster[1], shape.cluster[2], shape.dynamic_shared_bytes, shape.pdl ? "with" : "without"));
   }
   return {};
 }

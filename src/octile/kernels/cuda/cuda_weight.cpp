@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weight resident on a GPU. The layout "row_major" is what cuBLASLt and ada_mma read.
+// A weight resident on a GPU. The layout "row_major" is what every family on a GPU reads.
 #include "octile/kernels/cuda/cuda_weight.h"
 
 #include "octile/core/format.h"
@@ -55,6 +55,9 @@ Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& contex
   if (const auto encoder = find_tensor_map_encoder(*context.driver);
       encoder && compute_capability(context.info.arch) >= 90) {
     const CurrentContext current(context);  // The driver checks the address against it.
+    if (current.result() != CUDA_SUCCESS) {
+      return driver_error(*context.driver, current.result(), "making the device's context current");
+    }
     CudaWeight::RowBoxes boxes = {};
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       if (auto ok = encode_rows(*encoder, weight->codes(), source.n, source.k, k_padded, kWeightBoxRows[i], boxes[i]); !ok) {

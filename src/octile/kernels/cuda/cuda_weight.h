@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weight resident on a GPU. The layout "row_major" is what cuBLASLt and ada_mma read.
+// A weight resident on a GPU. The layout "row_major" is what every family on a GPU reads.
 #pragma once
 
 #include "octile/kernels/cuda/cuda_memory.h"

@@ -160,8 +160,8 @@ class CutlassKernel final : public Kernel {
 
   Expected<void> prove(const CutlassStep& step, std::int64_t m) const {
     ScaleProof proof = scale_proof_of(m, product_.n, product_.k, problem_.out_dtype);
-    const std::string key = format("cutlass {} {} {} {} {} {}", context_->info.index, step.tile, proof.n, proof.k,
-                                   product_.out, product_.precise);
+    const std::string key = format("cutlass {} {} {} {} {} {} {}", context_->info.index, step.tile, proof.m, proof.n,
+                                   proof.k, product_.out, product_.precise);
     return prove_once(key, [&] {
       OctileCutlassProduct product = product_;
       product.m = proof.m;
@@ -241,7 +241,7 @@ class CutlassFamily final : public KernelFamily {
     }
     configs.emplace_back();
     for (const OctileCutlassConfig& tile : cutlass_tiles(*component().api)) {
-      // A tile of more than twice the tokens only adds work.
+      // A tile of twice the tokens and more only adds work.
       if (tile.tile_m < 2 * std::max<std::int64_t>(m, kSmallestTileM) && check_cutlass_tile(device, problem, tile)) {
         configs.push_back(to_config(tile));
       }

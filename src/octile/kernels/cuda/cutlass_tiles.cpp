@@ -61,7 +61,7 @@ TileConfig to_config(const OctileCutlassConfig& tile) {
 Expected<std::int32_t> find_cutlass_tile(std::span<const OctileCutlassConfig> tiles, const TileConfig& config) {
   for (const auto& [name, value] : config.values) {
     if (std::ranges::none_of(kAttributes, [&](const Attribute& attribute) { return name == attribute.name; })) {
-      return make_error(ErrorCode::invalid_argument, "cutlass knows no config key '{}'", name);
+      return make_error(ErrorCode::invalid_argument, "cutlass: unknown key {} = {} in {}", name, value, config.to_json());
     }
   }
   for (const Attribute& attribute : kAttributes) {

@@ -20,7 +20,7 @@ std::vector<OctileCutlassConfig> cutlass_tiles(const OctileCutlassApi& api);
 
 // {"tile_m": 16, "tile_n": 64, ..., "stages": 7}: what tables hold. Never the kernel's number.
 TileConfig to_config(const OctileCutlassConfig& tile);
-// The number of the kernel that `config` names. Errors (invalid_argument): an unknown, missing or doubtful key by name, or a
+// The number of the kernel that `config` names. Errors (invalid_argument): an unknown or missing key by name, or a
 // kernel that the component does not have.
 Expected<std::int32_t> find_cutlass_tile(std::span<const OctileCutlassConfig> tiles, const TileConfig& config);
 // Whether the kernel serves the problem on the device: it has the accumulation mode and fits the shared memory, and where

@@ -108,6 +108,9 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
   if (const std::int64_t sums = std::int64_t{4} * tile.tokens * (tile.rows + 4); sums > tile.stages * tile.stage_bytes()) {
     return illegal(tile, format("{} bytes of sums do not fit the ring of {}", sums, tile.stages * tile.stage_bytes()));
   }
+  if (const int wanted = tile.registers(problem.accumulate), most = tile.most_registers(); wanted > most) {
+    return illegal(tile, format("sums want about {} registers a thread, {} threads have {}", wanted, tile.threads(), most));
+  }
   if (problem.batch_invariant) {
     return illegal(tile,
                    "batch-invariant mode wants one order of additions for every M, and this family serves small M alone");
@@ -130,6 +133,21 @@ std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype,
           format("STAGES={}", tile.stages), format("SPLIT_K={}", tile.split_k),
           format("ROWS={}", tile.rows),     format("CHAINS={}", tile.chains),
           format("OUT_TYPE={}", out_type),  format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+}
+
+int DecodeTile::registers(Accumulate accumulate) const noexcept {
+  constexpr int kBesideSums = 32;  // Seen with no spills: 18 to 32 in fast mode, up to 34 in precise mode.
+  const bool precise = accumulate == Accumulate::precise;
+  const int sets = precise ? 1 + std::min(k_chunks, 2) : chains;
+  return sets * tokens / 2 + kBesideSums + (precise ? 2 : 0);
+}
+
+int DecodeTile::most_registers() const noexcept {
+  // A quarter of an SM's 65,536 registers serves every fourth warp; they are given out by eights a thread.
+  constexpr int kRegistersOfQuarter = 16384;
+  constexpr int kMostOfThread = 255;
+  const int warps_of_quarter = (threads() / 32 + 3) / 4;
+  return std::min(kRegistersOfQuarter / (32 * warps_of_quarter) / 8 * 8, kMostOfThread);
 }
 
 double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const DecodeTile& tile) {
@@ -201,7 +219,8 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
   };
   // In a chain a ring fills while others still read and write; behind our own quantiser alone there is nobody to disturb.
   const std::vector<int> windows = problem.pdl == Pdl::full ? std::vector{32, 48, 80} : std::vector{0, 48};
-  const int chains = problem.numerics == Numerics::deterministic && *fitting <= kTokensOfTwoChains ? 2 : 1;
+  const bool may_reorder = problem.numerics == Numerics::deterministic && problem.accumulate != Accumulate::precise;
+  const int chains = may_reorder && *fitting <= kTokensOfTwoChains ? 2 : 1;
   for (const int rows : {32, 48, 64, 128, 192}) {
     for (const int split_k : {1, 2, 4}) {
       for (const int k_chunks : {1, 2, 4}) {
@@ -219,8 +238,13 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
             continue;
           }
           stages_before = tile.stages;
+          std::int64_t window_before = 0;
           for (const int window : windows) {
             tile.window = window;
+            if (tile.window_stages() == window_before) {
+              continue;  // The same kernel under another name.
+            }
+            window_before = tile.window_stages();
             if (const double predicted = decode_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
               candidates.emplace_back(predicted, tile);
             }

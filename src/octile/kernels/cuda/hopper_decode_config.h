@@ -25,17 +25,21 @@ struct DecodeTile {
   int window = 0;   // KiB of weights under way at most; 0: the ring's whole.
   Pdl pdl = Pdl::consume;
 
-  int groups() const noexcept { return (rows + 63) / 64; }  // Warpgroups that multiply.
-  std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (rows + tokens); }
+  int groups() const noexcept { return (rows + 63) / 64; }      // Warpgroups that multiply.
+  int threads() const noexcept { return 128 * groups() + 64; }  // And two warps that request.
+  int registers(Accumulate accumulate) const noexcept;          // About what a thread wants.
+  int most_registers() const noexcept;                          // What it can have.
+  std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (std::int64_t{rows} + tokens); }
   // Stages of weights under way at most: those of `window`, at least one.
   std::int64_t window_stages() const noexcept {
     const std::int64_t stage_of_weights = std::int64_t{128} * k_chunks * rows;
-    return window == 0 ? stages : std::clamp<std::int64_t>(1024 * window / stage_of_weights, 1, stages);
+    return window == 0 ? stages : std::clamp<std::int64_t>(std::int64_t{1024} * window / stage_of_weights, 1, stages);
   }
   // Dynamic shared memory of a block: the ring, what a multiplication of 64 rows reads behind fewer, three barriers a stage,
   // the scales.
   std::int64_t shared_bytes() const noexcept {
-    return stages * (stage_bytes() + 24) + 8 + (rows < 64 ? 128 * (64 - rows) : 0) + 4 * (rows + tokens);
+    const std::int64_t behind = rows < 64 ? std::int64_t{128} * (64 - rows) : 0;
+    return stages * (stage_bytes() + 24) + 8 + behind + std::int64_t{4} * (rows + tokens);
   }
 };
 

@@ -110,7 +110,7 @@ class HopperDecodeKernel final : public Kernel {
     const std::int64_t row_tiles = (problem_.n + tile_.rows - 1) / tile_.rows;
     shape.grid = {static_cast<unsigned>(row_tiles * tile_.split_k),
                   static_cast<unsigned>((m + tile_.tokens - 1) / tile_.tokens), 1};
-    shape.block = {static_cast<unsigned>(128 * tile_.groups() + 64), 1, 1};  // And two warps that request.
+    shape.block = {static_cast<unsigned>(tile_.threads()), 1, 1};
     shape.cluster = {static_cast<unsigned>(tile_.split_k), 1, 1};
     shape.dynamic_shared_bytes = static_cast<unsigned>(tile_.shared_bytes());
     TensorMap map_w = weight.row_boxes(box_);

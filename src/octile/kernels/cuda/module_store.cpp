@@ -104,6 +104,8 @@ Expected<std::shared_ptr<LoadedModule>> find_or_load(const DeviceContext& contex
 LoadedModule::~LoadedModule() {
   {
     // The driver may be gone already when static objects are destroyed; there is nobody to tell then.
+    // Another thread may be capturing.
+    const OutsideCapture outside(*context->driver);
     const CurrentContext current(*context);
     context->driver->module_unload(module);
   }

@@ -40,7 +40,8 @@ Expected<const CudaWeight*> check_vendor_call(std::string_view family, const Dev
     return make_error(ErrorCode::not_prepared, "{}: prepared for up to {} rows, got {}", family, max_m, m);
   }
   if ((args.bias != nullptr) != problem.bias) {
-    return make_error(ErrorCode::invalid_argument, "{}: prepared {} bias", family, problem.bias ? "for a" : "without a");
+    return make_error(ErrorCode::invalid_argument, "{}: prepared {} a bias, got {}", family,
+                      problem.bias ? "for" : "without", args.bias != nullptr ? "one" : "none");
   }
   return check_product_call(family, context, problem, weight, args, m == 0 ? 0 : workspace_bytes);
 }

@@ -44,7 +44,8 @@ Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, st
                                          kInterleaveNone, kSwizzle128, kPromotion256, kFillZeros);
   if (result != CUDA_SUCCESS) {
     return driver_error(*encoder.driver, result,
-                        format("cuTensorMapEncodeTiled([{}, {}] bytes, row stride {})", rows, width, stride));
+                        format("cuTensorMapEncodeTiled([{}, {}] bytes at {:#x}, row stride {}, boxes of {} rows)", rows,
+                               width, base, stride, box_rows));
   }
   return {};
 }
