@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -286,6 +287,26 @@ TEST_F(CApi, EveryLaunchModeIsTakenAndWhatIsNoneIsRefusedWithWhatWasWanted) {
     EXPECT_EQ(octile_last_error(), "weight_options.pdl: want 0 to 3, got " + std::to_string(pdl));
     EXPECT_EQ(none, nullptr);
   }
+}
+
+TEST_F(CApi, ACallerWhoseWeightOptionsEndBeforeTheLaunchModeGetsTheDefaultAndIsNotReadBeyondThem) {
+  constexpr std::size_t kOlder = offsetof(octile_weight_options, pdl);
+  octile_weight_options options{};
+  options.struct_size = kOlder;
+  options.out_dtype = OCTILE_FP16;
+  options.pdl = -1;  // What lies behind an older structure is anybody's.
+  std::vector<unsigned char> older(kOlder);
+  std::memcpy(older.data(), &options, kOlder);
+  for (const void* given : {static_cast<const void*>(older.data()), static_cast<const void*>(&options)}) {
+    octile_weight* made = nullptr;
+    EXPECT_EQ(octile_weight_create(&source, static_cast<const octile_weight_options*>(given), &made), OCTILE_OK)
+        << octile_last_error();
+    octile_weight_destroy(made);
+  }
+  options.struct_size = kOlder - 1;
+  octile_weight* none = nullptr;
+  EXPECT_EQ(octile_weight_create(&source, &options, &none), OCTILE_INVALID_ARGUMENT);
+  EXPECT_THAT(octile_last_error(), HasSubstr("weight_options.struct_size: want 40 to 48 bytes, got 39"));
 }
 
 TEST_F(CApi, StatusesHaveNamesAndErrorsBelongToTheirThread) {

@@ -234,7 +234,7 @@ Expected<WeightOptions> to_cpp(const octile_weight_options* from) {
   }
   Reader reader;
   octile_weight_options c{};
-  reader.take(c, copied("weight_options", from));
+  reader.take(c, copied("weight_options", from, offsetof(octile_weight_options, pdl)));
   options.device = c.device == nullptr ? "cpu" : c.device;
   options.tables = c.tables == nullptr ? "" : c.tables;
   reader.take(options.out_dtype, dtype_of("weight_options.out_dtype", c.out_dtype, DType::bf16));
