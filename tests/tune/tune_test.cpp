@@ -312,13 +312,15 @@ TEST(Tune, ATableOfWhichNothingCanServeAnyMoreIsReplacedWhateverItsKeys) {
   TuneOptions options = tune_options(directory.path(), "");
   const auto first = tune_simulated(options, "ratio:0:1.5");
   ASSERT_TRUE(first.has_value()) << first.error().message;
-  std::string text = read_text(first->files[0]);
-  const std::string mine = "\"bbbb\"";
-  ASSERT_NE(text.find(mine), std::string::npos);
-  for (std::size_t at = text.find(mine); at != std::string::npos; at = text.find(mine)) {
-    text.replace(at, mine.size(), "\"an older source\"");
+  for (const std::string& file : first->files) {
+    std::string text = read_text(file);
+    const std::string mine = "\"bbbb\"";
+    ASSERT_NE(text.find(mine), std::string::npos);
+    for (std::size_t at = text.find(mine); at != std::string::npos; at = text.find(mine)) {
+      text.replace(at, mine.size(), "\"an older source\"");
+    }
+    std::ofstream(file) << text;
   }
-  std::ofstream(first->files[0]) << text;
   options.out_dtype = DType::fp16;
   const auto summary = tune_simulated(options, "ratio:0:1.5");
   ASSERT_TRUE(summary.has_value()) << summary.error().message;
