@@ -33,8 +33,8 @@ class CudaEngineKernel final : public Kernel {
     }
     // The engine's function finds the device's context current, too.
     const cuda::CurrentContext current(*context_);
-    if (current.result() != cuda::CUDA_SUCCESS) {
-      return cuda::driver_error(*context_->driver, current.result(), "cuCtxPushCurrent");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     const auto codes = contiguous_codes(args);
     if (!codes) {

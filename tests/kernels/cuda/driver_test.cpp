@@ -122,7 +122,7 @@ TEST_F(DriverContexts, OneThatIsCurrentAlreadyIsNeitherPushedNorPopped) {
   const CurrentContext outer(*contexts_[0]);
   {
     const CurrentContext again(*contexts_[0]);
-    EXPECT_EQ(again.result(), CUDA_SUCCESS);
+    EXPECT_TRUE(again.made());
     EXPECT_EQ(state_->current, std::vector<CUcontext>{contexts_[0]->context});
     {
       const CurrentContext other(*contexts_[1]);
@@ -140,7 +140,9 @@ TEST_F(DriverContexts, AContextThatCannotBePushedIsNotPopped) {
   state_->failing_call = "cuCtxPushCurrent";
   {
     const CurrentContext inner(*contexts_[1]);
-    EXPECT_EQ(inner.result(), CUDA_ERROR_UNKNOWN);
+    const auto made = inner.made();
+    ASSERT_FALSE(made);
+    EXPECT_THAT(made.error().message, testing::HasSubstr("cuCtxPushCurrent of " + contexts_[1]->info.id));
   }
   EXPECT_EQ(state_->current.size(), 1U);
   state_->failing_call.clear();

@@ -3,12 +3,13 @@
 #include "octile/kernels/cuda/ada_mma_config.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/cuda/config_keys.h"
 #include "octile/kernels/known_devices.h"
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <optional>
+#include <vector>
 
 namespace octile::cuda {
 namespace {
@@ -23,62 +24,17 @@ constexpr int kFewSums = 32;
 constexpr int kFewSumsEmulated = 64;
 constexpr int kFewSumsHalves = kMaxSums;
 
-enum class Values {
-  any,
-  powers_of_two,
-  tile_sides,  // Powers of two and 48 times one: between 32 and 64 rows a third of the work of the next power is wasted.
-};
-
-struct Key {
-  const char* name;
-  std::int64_t lowest;
-  std::int64_t highest;
-  Values values;
-  std::optional<std::int64_t> fallback;  // Absent: the key must be given.
-};
-
 constexpr std::array kKeys = {
-    Key{"BLOCK_SIZE_M", 8, 256, Values::tile_sides, std::nullopt},
-    Key{"BLOCK_SIZE_N", 16, 256, Values::tile_sides, std::nullopt},
-    Key{"BLOCK_SIZE_K", 32, 1024, Values::powers_of_two, std::nullopt},
-    Key{"num_warps", 1, 16, Values::powers_of_two, std::nullopt},
-    Key{"num_stages", 1, 16, Values::any, std::nullopt},
-    Key{"GROUP_SIZE_M", 1, 1024, Values::any, 8},
-    Key{"SPLIT_K", 1, 16, Values::any, 1},
-    Key{"SWAP_AB", 0, 1, Values::any, 0},
-    Key{"PDL", 0, 2, Values::any, 1},
+    ConfigKey{"BLOCK_SIZE_M", 8, 256, std::nullopt, KeyValues::tile_sides},
+    ConfigKey{"BLOCK_SIZE_N", 16, 256, std::nullopt, KeyValues::tile_sides},
+    ConfigKey{"BLOCK_SIZE_K", 32, 1024, std::nullopt, KeyValues::powers_of_two},
+    ConfigKey{"num_warps", 1, 16, std::nullopt, KeyValues::powers_of_two},
+    ConfigKey{"num_stages", 1, 16, std::nullopt},
+    ConfigKey{"GROUP_SIZE_M", 1, 1024, 8},
+    ConfigKey{"SPLIT_K", 1, 16, 1},
+    ConfigKey{"SWAP_AB", 0, 1, 0},
+    ConfigKey{"PDL", 0, 2, 1},
 };
-
-bool is_among(Values values, std::uint64_t value) noexcept {
-  const bool power_of_two = std::has_single_bit(value);
-  return values == Values::any || power_of_two ||
-         (values == Values::tile_sides && value % 48 == 0 && std::has_single_bit(value / 48));
-}
-
-const char* in_words(Values values) noexcept {
-  switch (values) {
-    case Values::any:
-      return "an integer in";
-    case Values::powers_of_two:
-      return "a power of two in";
-    case Values::tile_sides:
-      break;
-  }
-  return "a power of two or 48 times one in";
-}
-
-Expected<std::int64_t> value_of(const TileConfig& config, const Key& key) {
-  const auto found = config.find(key.name);
-  if (!found && !key.fallback) {
-    return make_error(ErrorCode::invalid_argument, "ada_mma: {} is missing in {}", key.name, config.to_json());
-  }
-  const std::int64_t value = found.value_or(key.fallback.value_or(0));
-  if (value < key.lowest || value > key.highest || !is_among(key.values, static_cast<std::uint64_t>(value))) {
-    return make_error(ErrorCode::invalid_argument, "ada_mma: {} = {}: want {} {}..{}", key.name, value, in_words(key.values),
-                      key.lowest, key.highest);
-  }
-  return value;
-}
 
 // ptxas emulates the e4m3 instruction: sm_100. On sm_90 the kernel multiplies as fp16 (kAsHalves in ada_mma.cuh).
 bool emulated(std::string_view arch) noexcept {
@@ -168,19 +124,11 @@ Expected<WarpGrid> plan_warps(const AdaTile& tile, const DeviceInfo& device, int
 }  // namespace
 
 Expected<AdaTile> parse_ada_tile(const TileConfig& config) {
-  for (const auto& [name, value] : config.values) {
-    if (std::ranges::none_of(kKeys, [&](const Key& key) { return name == key.name; })) {
-      return make_error(ErrorCode::invalid_argument, "ada_mma: unknown key {} = {}", name, value);
-    }
+  const auto found = config_values("ada_mma", config, kKeys);
+  if (!found) {
+    return found.error();
   }
-  std::array<int, kKeys.size()> values = {};
-  for (std::size_t i = 0; i < kKeys.size(); ++i) {
-    auto value = value_of(config, kKeys[i]);
-    if (!value) {
-      return value.error();
-    }
-    values[i] = static_cast<int>(*value);
-  }
+  const std::vector<int>& values = *found;
   AdaTile tile;
   tile.block_m = values[0];
   tile.block_n = values[1];

@@ -86,8 +86,8 @@ Expected<LtDevice> lt_device(const DeviceContext& context) {
     return LtDevice{*api, &context, found->second};
   }
   const CurrentContext current(context);
-  if (current.result() != CUDA_SUCCESS) {
-    return driver_error(*context.driver, current.result(), "cuCtxPushCurrent");
+  if (auto made = current.made(); !made) {
+    return made.error();
   }
   const OutsideCapture outside(*context.driver);
   cublasLtHandle_t handle = nullptr;

@@ -138,8 +138,8 @@ class CublasLtKernel final : public Kernel {
       return {};
     }
     const CurrentContext current(*device_.context);
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(driver(), current.result(), "cuCtxPushCurrent");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     Call call;
     call.weight = *ours;
@@ -343,8 +343,8 @@ class CublasLtFamily final : public KernelFamily {
       return lt.error();
     }
     const CurrentContext current(*lt->context);
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(*lt->context->driver, current.result(), "cuCtxPushCurrent");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     const OutsideCapture outside(*lt->context->driver);
     auto kernel = std::make_unique<CublasLtKernel>(*lt, problem, max_m);

@@ -38,7 +38,7 @@ class GraphSequence final : public TimedSequence {
   Expected<void> capture(const std::vector<TimedCall>& calls) {
     const CurrentContext current(*context_);
     const OutsideCapture outside(*driver_);
-    if (auto done = check(current.result(), "cuCtxPushCurrent"); !done) {
+    if (auto done = current.made(); !done) {
       return done;
     }
     if (auto done = check(driver_->stream_create(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"); !done) {
@@ -75,7 +75,7 @@ class GraphSequence final : public TimedSequence {
 
   Expected<double> time_us() override {
     const CurrentContext current(*context_);
-    if (auto done = check(current.result(), "cuCtxPushCurrent"); !done) {
+    if (auto done = current.made(); !done) {
       return done.error();
     }
     const OutsideCapture outside(*driver_);

@@ -14,8 +14,8 @@ namespace {
 template <class Call>
 Expected<void> on_device(const DeviceContext& context, const char* what, std::int64_t bytes, Call call) {
   const CurrentContext current(context);
-  if (current.result() != CUDA_SUCCESS) {
-    return driver_error(*context.driver, current.result(), "cuCtxPushCurrent");
+  if (auto made = current.made(); !made) {
+    return made.error();
   }
   const OutsideCapture outside(*context.driver);
   if (const CUresult result = call(*context.driver); result != CUDA_SUCCESS) {

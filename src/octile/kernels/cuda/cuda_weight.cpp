@@ -55,8 +55,8 @@ Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& contex
   if (const auto encoder = find_tensor_map_encoder(*context.driver);
       encoder && compute_capability(context.info.arch) >= 90) {
     const CurrentContext current(context);  // The driver checks the address against it.
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(*context.driver, current.result(), "making the device's context current");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     CudaWeight::RowBoxes boxes = {};
     for (std::size_t i = 0; i < boxes.size(); ++i) {

@@ -64,8 +64,8 @@ class CutlassKernel final : public Kernel {
   Expected<void> load_tiles(std::vector<CutlassStep> steps) {
     steps_ = std::move(steps);
     const CurrentContext current(*context_);
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(*context_->driver, current.result(), "cuCtxPushCurrent");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     const OutsideCapture outside(*context_->driver);
     for (const CutlassStep& step : steps_) {
@@ -116,8 +116,8 @@ class CutlassKernel final : public Kernel {
       return {};
     }
     const CurrentContext current(*context_);
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(*context_->driver, current.result(), "cuCtxPushCurrent");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     auto* const stream = static_cast<CUstream>(args.stream);
     auto codes = quantise_.run(args.activation, args.workspace, stream, false);

@@ -229,21 +229,28 @@ Expected<const DeviceContext*> device_context(int index) {
   return contexts->by_index.emplace(index, std::move(*context)).first->second.get();
 }
 
-CurrentContext::CurrentContext(const DeviceContext& context) noexcept : driver_(context.driver) {
+CurrentContext::CurrentContext(const DeviceContext& context) noexcept : context_(&context) {
   // An engine's thread has it current already: one call in place of a push and a pop.
   CUcontext now = nullptr;
-  if (driver_->ctx_get_current(&now) == CUDA_SUCCESS && now == context.context) {
+  if (context.driver->ctx_get_current(&now) == CUDA_SUCCESS && now == context.context) {
     return;
   }
-  result_ = driver_->ctx_push_current(context.context);
+  result_ = context.driver->ctx_push_current(context.context);
   pushed_ = result_ == CUDA_SUCCESS;
 }
 
 CurrentContext::~CurrentContext() {
   if (pushed_) {
     CUcontext popped = nullptr;
-    driver_->ctx_pop_current(&popped);
+    context_->driver->ctx_pop_current(&popped);
   }
+}
+
+Expected<void> CurrentContext::made() const {
+  if (result_ == CUDA_SUCCESS) {
+    return {};
+  }
+  return driver_error(*context_->driver, result_, format("cuCtxPushCurrent of {}'s context", context_->info.id));
 }
 
 OutsideCapture::OutsideCapture(const Driver& driver) noexcept : driver_(&driver) { driver_->exchange_capture_mode(&mode_); }

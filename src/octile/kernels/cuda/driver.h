@@ -57,11 +57,11 @@ class CurrentContext {
   ~CurrentContext();
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
-  // CUDA_SUCCESS, or why the context could not be made current.
-  CUresult result() const noexcept { return result_; }
+  // The driver's words where the context could not be made current.
+  Expected<void> made() const;
 
  private:
-  const Driver* driver_;
+  const DeviceContext* context_;
   CUresult result_ = CUDA_SUCCESS;
   bool pushed_ = false;
 };

@@ -2,14 +2,16 @@
 #include "octile/kernels/cuda/hopper_decode_config.h"
 
 #include "octile/core/format.h"
-#include "octile/kernels/cuda/ada_mma_config.h"
+#include "octile/kernels/cuda/config_keys.h"
 #include "octile/kernels/known_devices.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 namespace octile::cuda {
 namespace {
@@ -22,15 +24,14 @@ constexpr int kFewestStages = 3;  // Of a candidate.
 constexpr std::int64_t kSharedPerSm = 228 << 10;
 constexpr std::int64_t kSharedPerBlock = 1 << 10;  // What the driver keeps of it for each block.
 
-struct Key {
-  const char* name;
-  int lowest;
-  int highest;
-  int fallback;  // 0: the key is wanted; -1: the value 0.
-};
-constexpr std::array kKeys = {Key{"TOKENS", 8, 128, 0},  Key{"K_CHUNKS", 1, 8, 0}, Key{"STAGES", 2, 32, 0},
-                              Key{"SPLIT_K", 1, 8, 1},   Key{"ROWS", 32, 256, 64}, Key{"CHAINS", 1, 4, 1},
-                              Key{"WINDOW", 0, 256, -1}, Key{"PDL", 0, 2, 1}};
+constexpr std::array kKeys = {ConfigKey{"TOKENS", 8, 128, std::nullopt},
+                              ConfigKey{"K_CHUNKS", 1, 8, std::nullopt},
+                              ConfigKey{"STAGES", 2, 32, std::nullopt},
+                              ConfigKey{"SPLIT_K", 1, 8, 1},
+                              ConfigKey{"ROWS", 32, 256, 64},
+                              ConfigKey{"CHAINS", 1, 4, 1},
+                              ConfigKey{"WINDOW", 0, 256, 0},
+                              ConfigKey{"PDL", 0, 2, 1}};
 
 Error illegal(const DecodeTile& tile, std::string_view reason) {
   return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is not legal: {}", to_config(tile).to_json(), reason);
@@ -39,25 +40,11 @@ Error illegal(const DecodeTile& tile, std::string_view reason) {
 }  // namespace
 
 Expected<DecodeTile> parse_decode_tile(const TileConfig& config) {
-  for (const auto& [name, value] : config.values) {
-    if (std::ranges::none_of(kKeys, [&](const Key& key) { return name == key.name; })) {
-      return make_error(ErrorCode::invalid_argument, "hopper_decode: unknown key {} = {}", name, value);
-    }
+  const auto found = config_values("hopper_decode", config, kKeys);
+  if (!found) {
+    return found.error();
   }
-  std::array<int, kKeys.size()> values = {};
-  for (std::size_t i = 0; i < kKeys.size(); ++i) {
-    const Key& key = kKeys[i];
-    const auto found = config.find(key.name);
-    if (!found && key.fallback == 0) {
-      return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is missing in {}", key.name, config.to_json());
-    }
-    const std::int64_t value = found.value_or(std::max(key.fallback, 0));
-    if (value < key.lowest || value > key.highest) {
-      return make_error(ErrorCode::invalid_argument, "hopper_decode: {} = {}: want {}..{}", key.name, value, key.lowest,
-                        key.highest);
-    }
-    values[i] = static_cast<int>(value);
-  }
+  const std::vector<int>& values = *found;
   DecodeTile tile;
   tile.tokens = values[0];
   tile.k_chunks = values[1];

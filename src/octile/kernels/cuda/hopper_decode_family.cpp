@@ -74,8 +74,8 @@ class HopperDecodeKernel final : public Kernel {
                         m, tile_.tokens, kMostTokenTiles);
     }
     const CurrentContext current(*context_);
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(*context_->driver, current.result(), "making the device's context current");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     auto* const stream = static_cast<CUstream>(args.stream);
     const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == Pdl::full);

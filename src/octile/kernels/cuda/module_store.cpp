@@ -123,8 +123,8 @@ LoadedModule::~LoadedModule() {
 Expected<std::shared_ptr<const LoadedModule>> load_module(const DeviceContext& context, const CompiledKernel& compiled,
                                                           unsigned max_dynamic_shared_bytes) {
   const CurrentContext current(context);
-  if (current.result() != CUDA_SUCCESS) {
-    return driver_error(*context.driver, current.result(), "cuCtxPushCurrent");
+  if (auto made = current.made(); !made) {
+    return made.error();
   }
   const OutsideCapture outside(*context.driver);
   std::shared_ptr<LoadedModule> module;  // Outlives the lock: if it dies here, its destructor takes the lock itself.

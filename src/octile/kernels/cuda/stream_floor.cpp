@@ -52,8 +52,8 @@ class StreamFloorKernel final : public Kernel {
                         workspace_bytes(0), args.workspace_bytes);
     }
     const CurrentContext current(kernel_.context());
-    if (current.result() != CUDA_SUCCESS) {
-      return driver_error(*kernel_.context().driver, current.result(), "cuCtxPushCurrent");
+    if (auto made = current.made(); !made) {
+      return made.error();
     }
     const StreamFloorParams params = {(*ours)->codes(), to_device_pointer(args.workspace),
                                       (*ours)->n_padded() * (*ours)->k_padded(), kChunkBytes, kStages};
