@@ -21,7 +21,6 @@ namespace octile {
 namespace {
 
 using cuda::CurrentContext;
-using cuda::to_device_pointer;
 using test::DeviceBytes;
 using test::Inputs;
 using test::TableDirectory;
