@@ -3,6 +3,7 @@
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
 //   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--scopes gemm,linear] [--pdl 0|1|2]
+#include "must.h"
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
@@ -52,23 +53,6 @@ struct Row {
   std::string config;
   double us = 0;
 };
-
-[[noreturn]] void fail(const std::string& message) {
-  std::fprintf(stderr, "%s\n", message.c_str());
-  std::exit(1);
-}
-template <class T>
-T must(Expected<T> result) {
-  if (!result) {
-    fail(result.error().message);
-  }
-  return std::move(*result);
-}
-void must(const Expected<void>& result) {
-  if (!result) {
-    fail(result.error().message);
-  }
-}
 
 std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;
@@ -377,16 +361,20 @@ class Bench {
   std::vector<Row> rows_;
 };
 
+int run(int argc, char** argv) {
+  Options options = parse(argc, argv);
+  const Backend& backend = cuda::cuda_backend();
+  const std::vector<DeviceInfo> devices = backend.devices();
+  if (devices.empty()) {
+    fail("no CUDA device");
+  }
+  Bench({&backend, devices.front()}, std::move(options)).run();
+  return 0;
+}
+
 }  // namespace
 }  // namespace octile
 
 int main(int argc, char** argv) {
-  octile::Options options = octile::parse(argc, argv);
-  const octile::Backend& backend = octile::cuda::cuda_backend();
-  const std::vector<octile::DeviceInfo> devices = backend.devices();
-  if (devices.empty()) {
-    octile::fail("no CUDA device");
-  }
-  const octile::Device device = {&backend, devices.front()};
-  octile::Bench(device, std::move(options)).run();
+  return octile::status_of([&] { return octile::run(argc, argv); });
 }

@@ -12,6 +12,7 @@
 // ranks.
 //
 //   gpu_host_time [--json FILE] [--rounds 300] [--calls 100]
+#include "must.h"
 #include "octile/core/format.h"
 #include "octile/kernels/backend.h"
 #include "octile/kernels/cuda/cublaslt.h"
@@ -32,7 +33,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -51,22 +51,6 @@ constexpr std::int64_t kM = 1;
 constexpr std::int64_t kN = 4096;
 constexpr std::int64_t kK = 4096;
 
-[[noreturn]] void fail(const std::string& message) {
-  std::fprintf(stderr, "%s\n", message.c_str());
-  std::exit(1);
-}
-template <class T>
-T must(Expected<T> result) {
-  if (!result) {
-    fail(result.error().message);
-  }
-  return *std::move(result);
-}
-void must(const Expected<void>& result) {
-  if (!result) {
-    fail(result.error().message);
-  }
-}
 void must(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS) {
     fail(format("{}: error {}", what, static_cast<int>(result)));
@@ -482,10 +466,5 @@ int run(int argc, char** argv) {
 }  // namespace octile
 
 int main(int argc, char** argv) {
-  try {
-    return octile::run(argc, argv);
-  } catch (const std::exception& error) {  // Of the standard library: a full disk, no memory.
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  return octile::status_of([&] { return octile::run(argc, argv); });
 }

@@ -27,4 +27,25 @@ using AcceptComponent = std::function<std::string(void* entry, const std::string
 Component open_component(const std::vector<std::string>& candidates, const char* entry_symbol,
                          const AcceptComponent& accept);
 
+// A component with the interface that its entry gives; nullptr where it is unavailable.
+template <class Api>
+struct OpenedComponent : Component {
+  const Api* api = nullptr;
+};
+
+// open_component() for an entry `const Api* entry()`; `problem_of` says why an interface (nullptr: none) cannot serve, "" to
+// take it.
+template <class Api>
+OpenedComponent<Api> open_component_api(const std::vector<std::string>& candidates, const char* entry_symbol,
+                                        std::string (*problem_of)(const Api* api, const std::string& path)) {
+  OpenedComponent<Api> opened;
+  static_cast<Component&>(opened) = open_component(candidates, entry_symbol, [&](void* entry, const std::string& path) {
+    const Api* api = reinterpret_cast<const Api* (*)()>(entry)();
+    std::string problem = problem_of(api, path);
+    opened.api = problem.empty() ? api : nullptr;
+    return problem;
+  });
+  return opened;
+}
+
 }  // namespace octile

@@ -2,7 +2,6 @@
 // Opening the oneDNN component.
 #include "octile/kernels/cpu/onednn_loader.h"
 
-#include "octile/core/component.h"
 #include "octile/core/format.h"
 
 namespace octile::cpu {
@@ -34,16 +33,7 @@ std::string problem_of(const OctileOnednnApi* api, const std::string& path) {
 std::vector<std::string> onednn_candidates() { return component_candidates("OCTILE_ONEDNN_PATH", kOnednnComponentFile); }
 
 OnednnComponent open_onednn(const std::vector<std::string>& candidates) {
-  OnednnComponent component;
-  Component opened = open_component(candidates, OCTILE_ONEDNN_ENTRY, [&](void* entry, const std::string& path) {
-    const OctileOnednnApi* api = reinterpret_cast<OctileOnednnEntry>(entry)();
-    std::string problem = problem_of(api, path);
-    component.api = problem.empty() ? api : nullptr;
-    return problem;
-  });
-  component.path = std::move(opened.path);
-  component.reason = std::move(opened.reason);
-  return component;
+  return open_component_api<OctileOnednnApi>(candidates, OCTILE_ONEDNN_ENTRY, problem_of);
 }
 
 const OnednnComponent& onednn_component() {

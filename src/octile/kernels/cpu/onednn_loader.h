@@ -2,6 +2,7 @@
 // Finds and opens liboctile_onednn.so. A missing or broken component is a reason to print, never an error of the caller.
 #pragma once
 
+#include "octile/core/component.h"
 #include "octile/kernels/cpu/onednn_abi.h"
 
 #include <string>
@@ -11,11 +12,7 @@ namespace octile::cpu {
 
 inline constexpr const char* kOnednnComponentFile = "liboctile_onednn.so";
 
-struct OnednnComponent {
-  const OctileOnednnApi* api = nullptr;  // nullptr: unavailable.
-  std::string path;                      // Of the file that was opened.
-  std::string reason;                    // Why it is unavailable: every place that was tried, and what came of it.
-};
+using OnednnComponent = OpenedComponent<OctileOnednnApi>;
 
 // Where the component is looked for, in order: OCTILE_ONEDNN_PATH alone where it is set (a file, or the folder that holds
 // it), else beside liboctile.so or the executable, in the folder `octile` of the library folder, in the build tree.

@@ -26,6 +26,19 @@ Expected<void> on_device(const DeviceContext& context, const char* what, std::in
 
 std::size_t size_of_bytes(std::int64_t bytes) noexcept { return static_cast<std::size_t>(bytes); }
 
+// A copy of rows to a device, but for where they come from.
+CUDA_MEMCPY2D copy_of_rows(CUdeviceptr destination, std::int64_t destination_stride, std::int64_t source_stride,
+                           std::int64_t row_bytes, std::int64_t rows) noexcept {
+  CUDA_MEMCPY2D copy = {};
+  copy.srcPitch = size_of_bytes(source_stride);
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = destination;
+  copy.dstPitch = size_of_bytes(destination_stride);
+  copy.WidthInBytes = size_of_bytes(row_bytes);
+  copy.Height = size_of_bytes(rows);
+  return copy;
+}
+
 }  // namespace
 
 CudaBuffer::~CudaBuffer() {
@@ -85,30 +98,18 @@ Expected<void> download_bytes(const DeviceContext& context, void* destination, C
 
 Expected<void> upload_rows(const DeviceContext& context, CUdeviceptr destination, std::int64_t destination_stride,
                            const void* source, std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows) {
-  CUDA_MEMCPY2D copy = {};
+  CUDA_MEMCPY2D copy = copy_of_rows(destination, destination_stride, source_stride, row_bytes, rows);
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.srcHost = source;
-  copy.srcPitch = size_of_bytes(source_stride);
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = destination;
-  copy.dstPitch = size_of_bytes(destination_stride);
-  copy.WidthInBytes = size_of_bytes(row_bytes);
-  copy.Height = size_of_bytes(rows);
   return on_device(context, "copy of rows to the device", row_bytes * rows,
                    [&](const Driver& driver) { return driver.memcpy_2d(&copy); });
 }
 
 CUresult copy_rows_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride, CUdeviceptr source,
                          std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows, CUstream stream) noexcept {
-  CUDA_MEMCPY2D copy = {};
+  CUDA_MEMCPY2D copy = copy_of_rows(destination, destination_stride, source_stride, row_bytes, rows);
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = source;
-  copy.srcPitch = size_of_bytes(source_stride);
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = destination;
-  copy.dstPitch = size_of_bytes(destination_stride);
-  copy.WidthInBytes = size_of_bytes(row_bytes);
-  copy.Height = size_of_bytes(rows);
   return driver.memcpy_2d_async(&copy, stream);
 }
 

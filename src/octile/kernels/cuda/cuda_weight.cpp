@@ -10,6 +10,11 @@
 #include <vector>
 
 namespace octile::cuda {
+namespace {
+
+constexpr int kFirstWithBoxes = 90;  // The copy engine came with sm_90.
+
+}  // namespace
 
 Expected<const CudaWeight*> as_cuda_weight(const PackedWeight& weight, const DeviceContext& context) {
   const auto* cuda_weight = dynamic_cast<const CudaWeight*>(&weight);
@@ -52,8 +57,10 @@ Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& contex
       !copied) {
     return copied.error();
   }
-  if (const auto encoder = find_tensor_map_encoder(*context.driver);
-      encoder && compute_capability(context.info.arch) >= 90) {
+  if (compute_capability(context.info.arch) < kFirstWithBoxes) {
+    return weight;
+  }
+  if (const auto encoder = find_tensor_map_encoder(*context.driver); encoder) {
     const CurrentContext current(context);  // The driver checks the address against it.
     if (auto made = current.made(); !made) {
       return made.error();

@@ -3,7 +3,6 @@
 // may be of another version.
 #include "octile/kernels/cuda/cutlass_loader.h"
 
-#include "octile/core/component.h"
 #include "octile/core/format.h"
 
 namespace octile::cuda {
@@ -55,16 +54,7 @@ std::string problem_of(const OctileCutlassApi* api, const std::string& path) {
 std::vector<std::string> cutlass_candidates() { return component_candidates("OCTILE_CUTLASS_PATH", kCutlassComponentFile); }
 
 CutlassComponent open_cutlass(const std::vector<std::string>& candidates) {
-  CutlassComponent component;
-  Component opened = open_component(candidates, OCTILE_CUTLASS_ENTRY, [&](void* entry, const std::string& path) {
-    const OctileCutlassApi* api = reinterpret_cast<OctileCutlassEntry>(entry)();
-    std::string problem = problem_of(api, path);
-    component.api = problem.empty() ? api : nullptr;
-    return problem;
-  });
-  component.path = std::move(opened.path);
-  component.reason = std::move(opened.reason);
-  return component;
+  return open_component_api<OctileCutlassApi>(candidates, OCTILE_CUTLASS_ENTRY, problem_of);
 }
 
 const CutlassComponent& cutlass_component() {

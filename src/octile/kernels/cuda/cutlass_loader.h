@@ -2,6 +2,7 @@
 // Finds and opens liboctile_cutlass.so, the optional component that nvcc builds (docs/cutlass.md).
 #pragma once
 
+#include "octile/core/component.h"
 #include "octile/kernels/cuda/cutlass_abi.h"
 
 #include <string>
@@ -11,11 +12,7 @@ namespace octile::cuda {
 
 inline constexpr const char* kCutlassComponentFile = "liboctile_cutlass.so";
 
-struct CutlassComponent {
-  const OctileCutlassApi* api = nullptr;  // nullptr: unavailable.
-  std::string path;                       // Of the file that was opened.
-  std::string reason;                     // Why it is unavailable: every place that was tried, and what came of it.
-};
+using CutlassComponent = OpenedComponent<OctileCutlassApi>;
 
 // OCTILE_CUTLASS_PATH alone where it is set, else where components are looked for (core/component.h).
 std::vector<std::string> cutlass_candidates();
