@@ -74,6 +74,10 @@ struct LinearOptions {
   // wrong kernel for life. With it, create() prepares for 64 rows, and run() before prepare() goes in chunks of 64 rows,
   // said once.
   bool allow_capture_fallback = false;
+  // Says that the codes of run_quantized() come from a producer of ours (octile/producers.hpp) that is enqueued directly
+  // before it on the same stream: in mode Pdl::consume the product then starts early behind it, as behind the linear's own
+  // quantiser. Results do not depend on it.
+  bool behind_producer = false;
 };
 
 // What serves one M, and why. Field names are those of `octile explain --json`.
@@ -113,7 +117,9 @@ class OCTILE_API Fp8Linear {
   // 64-byte aligned. `stream` is a CUDA stream handle, nullptr on the CPU.
   Expected<void> run(const ConstMatrixView& x, const MatrixView& y, void* workspace, std::int64_t workspace_bytes,
                      void* stream = nullptr) const;
-  // The same for activations already quantised: codes[m, k] e4m3, scales[m] fp32 (contiguous).
+  // The same for activations already quantised: codes[m, k] e4m3, scales[m] fp32 (contiguous). On a GPU codes whose base and
+  // row stride (codes_row_stride(k)) are multiples of 16 bytes are read as they are and the product is all that is launched;
+  // others are copied into the workspace first.
   Expected<void> run_quantized(const ConstMatrixView& codes, const float* scales, const MatrixView& y, void* workspace,
                                std::int64_t workspace_bytes, void* stream = nullptr) const;
 

@@ -4,6 +4,7 @@
 
 #include <octile/error.hpp>
 #include <octile/linear.hpp>
+#include <octile/producers.hpp>
 #include <octile/types.hpp>
 
 #include <cstdint>

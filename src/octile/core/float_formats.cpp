@@ -134,4 +134,16 @@ void store_from_float(void* data, DType dtype, std::int64_t index, float value) 
   std::memcpy(bytes, &half, sizeof half);
 }
 
+void load_floats(const void* data, DType dtype, std::int64_t first, std::int64_t count, float* values) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[i] = load_as_float(data, dtype, first + i);
+  }
+}
+
+void store_floats(void* data, DType dtype, std::int64_t first, std::int64_t count, const float* values) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    store_from_float(data, dtype, first + i, values[i]);
+  }
+}
+
 }  // namespace octile

@@ -21,7 +21,10 @@ std::uint16_t float_to_fp16(float value) noexcept;  // Overflow to infinity as I
 
 // Element `index` of an array of `dtype` (bf16, fp16, fp32, e4m3) as fp32.
 float load_as_float(const void* data, DType dtype, std::int64_t index) noexcept;
+// The same for elements [first, first + count).
+void load_floats(const void* data, DType dtype, std::int64_t first, std::int64_t count, float* values) noexcept;
 // Stores with one rounding into bf16, fp16 or fp32.
 void store_from_float(void* data, DType dtype, std::int64_t index, float value) noexcept;
+void store_floats(void* data, DType dtype, std::int64_t first, std::int64_t count, const float* values) noexcept;
 
 }  // namespace octile

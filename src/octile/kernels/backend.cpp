@@ -11,6 +11,10 @@ Expected<BareVendor> Backend::prepare_bare_vendor(const DeviceInfo& device, cons
   return make_error(ErrorCode::unavailable, "{} has no vendor product to time alone", device.id);
 }
 
+Expected<std::unique_ptr<Producer>> Backend::prepare_producer(const DeviceInfo& device, const ProducerSpec& spec) const {
+  return make_error(ErrorCode::unavailable, "{} has no producer {}", device.id, to_string(spec.kind));
+}
+
 Expected<void> Backend::fill(const DeviceInfo& device, void* destination, std::uint8_t value, std::int64_t bytes) const {
   const std::vector<std::uint8_t> values(static_cast<std::size_t>(bytes), value);
   return upload(device, destination, values.data(), bytes);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "octile/kernels/family.h"
+#include "octile/kernels/producer.h"
 
 #include <functional>
 #include <memory>
@@ -92,6 +93,9 @@ class Backend {
   // For M up to max_m, called as the baseline is (raw or quantised activations). Error (unavailable): this backend has none.
   virtual Expected<BareVendor> prepare_bare_vendor(const DeviceInfo& device, const Problem& problem,
                                                    std::int64_t max_m) const;
+
+  // Slow: compiles and loads. `spec` has passed check_producer_spec(). Error (unavailable): this backend has none.
+  virtual Expected<std::unique_ptr<Producer>> prepare_producer(const DeviceInfo& device, const ProducerSpec& spec) const;
 
   virtual Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo& device, std::int64_t bytes) const = 0;
   virtual Expected<void> upload(const DeviceInfo& device, void* destination, const void* source,

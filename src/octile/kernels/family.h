@@ -38,6 +38,7 @@ struct Activation {
   const float* scales = nullptr;  // [m] fp32 for codes.
   float static_scale = 0.0F;      // > 0: one scale for all rows of raw x; 0: per token.
   QuantizeOptions quantize;       // For raw x, per token.
+  bool behind_producer = false;   // For codes: a producer of ours, the kernel just before, wrote them.
 };
 
 // One call. Pointers are device pointers for a GPU. M = activation.x.rows.

@@ -301,6 +301,7 @@ Expected<void> Fp8Linear::run_quantized(const ConstMatrixView& codes, const floa
   Activation activation;
   activation.x = codes;
   activation.scales = scales;
+  activation.behind_producer = impl_->options.behind_producer;
   return launch(*impl_, activation, y, workspace, workspace_bytes, stream);
 }
 

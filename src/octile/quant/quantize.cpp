@@ -14,11 +14,6 @@
 namespace octile {
 namespace {
 
-float poison_row(std::int64_t k, std::uint8_t* codes) noexcept {
-  std::fill_n(codes, k, kE4m3NaN);
-  return std::numeric_limits<float>::quiet_NaN();
-}
-
 Expected<void> check_strides(const char* what, DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                              std::int64_t col_stride, const void* data) {
   if (rows < 0 || cols < 1) {
@@ -61,6 +56,20 @@ float scale_of_amax(float amax, const QuantizeOptions& options) noexcept {
   return std::min(std::max(amax, options.floor), options.upper_bound) / kE4m3Max;
 }
 
+void encode_elements(const void* x, DType dtype, std::int64_t count, std::uint8_t* codes, float scale,
+                     Division division) noexcept {
+  const float reciprocal = 1.0F / scale;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = load_as_float(x, dtype, i);
+    codes[i] = float_to_e4m3_saturate(division == Division::exact ? value / scale : value * reciprocal);
+  }
+}
+
+float poison_row(std::int64_t k, std::uint8_t* codes) noexcept {
+  std::fill_n(codes, k, kE4m3NaN);
+  return std::numeric_limits<float>::quiet_NaN();
+}
+
 float quantize_row(const void* x, DType dtype, std::int64_t k, std::uint8_t* codes,
                    const QuantizeOptions& options) noexcept {
   const float amax = row_amax(x, dtype, k);
@@ -68,11 +77,7 @@ float quantize_row(const void* x, DType dtype, std::int64_t k, std::uint8_t* cod
     return poison_row(k, codes);
   }
   const float scale = scale_of_amax(amax, options);
-  const float reciprocal = 1.0F / scale;
-  for (std::int64_t i = 0; i < k; ++i) {
-    const float value = load_as_float(x, dtype, i);
-    codes[i] = float_to_e4m3_saturate(options.division == Division::exact ? value / scale : value * reciprocal);
-  }
+  encode_elements(x, dtype, k, codes, scale, options.division);
   return scale;
 }
 
@@ -80,9 +85,7 @@ float quantize_row_static(const void* x, DType dtype, std::int64_t k, std::uint8
   if (std::isnan(row_amax(x, dtype, k))) {
     return poison_row(k, codes);
   }
-  for (std::int64_t i = 0; i < k; ++i) {
-    codes[i] = float_to_e4m3_saturate(load_as_float(x, dtype, i) / scale);
-  }
+  encode_elements(x, dtype, k, codes, scale, Division::exact);
   return scale;
 }
 
@@ -101,14 +104,20 @@ Expected<void> check_codes_view(const ConstMatrixView& codes, std::int64_t k) {
   return check_shape("activation codes", codes, k);
 }
 
+Expected<void> check_matrix_view(const char* what, const ConstMatrixView& view, DType dtype, std::int64_t rows,
+                                 std::int64_t cols) {
+  if (view.dtype != dtype) {
+    return make_error(ErrorCode::invalid_argument, "{}: want {}, got {}", what, to_string(dtype), to_string(view.dtype));
+  }
+  if (view.rows != rows || view.cols != cols) {
+    return make_error(ErrorCode::invalid_argument, "{}: want [{}, {}], got [{}, {}]", what, rows, cols, view.rows,
+                      view.cols);
+  }
+  return check_strides(what, view.dtype, view.rows, view.cols, view.row_stride, view.col_stride, view.data);
+}
+
 Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64_t n, DType out_dtype) {
-  if (y.dtype != out_dtype) {
-    return make_error(ErrorCode::invalid_argument, "output: want {}, got {}", to_string(out_dtype), to_string(y.dtype));
-  }
-  if (y.rows != m || y.cols != n) {
-    return make_error(ErrorCode::invalid_argument, "output: want [{}, {}], got [{}, {}]", m, n, y.rows, y.cols);
-  }
-  return check_strides("output", y.dtype, y.rows, y.cols, y.row_stride, y.col_stride, y.data);
+  return check_matrix_view("output", {y.data, y.dtype, y.rows, y.cols, y.row_stride, y.col_stride}, out_dtype, m, n);
 }
 
 Expected<void> check_quantize_options(const QuantizeOptions& options) {

@@ -13,6 +13,12 @@ float row_amax(const void* x, DType dtype, std::int64_t k) noexcept;
 // Scale of a row with largest magnitude `amax` (finite): min(max(amax, floor), upper_bound) / 448.
 float scale_of_amax(float amax, const QuantizeOptions& options) noexcept;
 
+// codes[i] = e4m3_saturate(x[i] / scale), or of x[i] times the rounded reciprocal. Precondition: finite x, scale > 0.
+void encode_elements(const void* x, DType dtype, std::int64_t count, std::uint8_t* codes, float scale,
+                     Division division) noexcept;
+// The codes and the scale of a row that is not finite: all NaN.
+float poison_row(std::int64_t k, std::uint8_t* codes) noexcept;
+
 // One row of `k` elements: codes[k] and the scale. A row with a NaN or an infinity: every code NaN, scale NaN.
 float quantize_row(const void* x, DType dtype, std::int64_t k, std::uint8_t* codes, const QuantizeOptions& options) noexcept;
 // The same with a given scale. Non-finite rows as above; the scale is returned as it is otherwise.
@@ -23,6 +29,9 @@ Expected<void> check_activation_view(const ConstMatrixView& x, std::int64_t k);
 // The same rules for e4m3 codes that come with their scales.
 Expected<void> check_codes_view(const ConstMatrixView& codes, std::int64_t k);
 Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64_t n, DType out_dtype);
+// `view` is [rows, cols] of `dtype` under the same rules; `what` names it in the message.
+Expected<void> check_matrix_view(const char* what, const ConstMatrixView& view, DType dtype, std::int64_t rows,
+                                 std::int64_t cols);
 Expected<void> check_quantize_options(const QuantizeOptions& options);
 
 }  // namespace octile

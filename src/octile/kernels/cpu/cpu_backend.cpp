@@ -8,6 +8,7 @@
 #include "octile/kernels/cpu/families.h"
 #include "octile/kernels/cpu/host_memory.h"
 #include "octile/kernels/cpu/onednn_family.h"
+#include "octile/kernels/cpu/producers.h"
 #include "octile/kernels/cpu/stream_floor.h"
 #include "octile/kernels/cpu/timed_loop.h"
 
@@ -87,6 +88,10 @@ class CpuBackend final : public Backend {
       return kernel.error();
     }
     return BareVendor{.name = "onednn matmul", .layout = kOnednnLayout, .kernel = *std::move(kernel)};
+  }
+
+  Expected<std::unique_ptr<Producer>> prepare_producer(const DeviceInfo&, const ProducerSpec& spec) const override {
+    return make_producer(spec);
   }
 
   Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo&, std::int64_t bytes) const override {

@@ -77,7 +77,7 @@ OutputRows output_rows(const MatrixView& y) noexcept {
 }
 
 bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept {
-  return mode == Pdl::full || (mode == Pdl::consume && codes.launched);
+  return mode == Pdl::full || (mode == Pdl::consume && (codes.launched || codes.behind_producer));
 }
 
 }  // namespace octile::cuda

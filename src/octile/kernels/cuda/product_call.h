@@ -36,7 +36,7 @@ struct OutputRows {
 OutputRows output_rows(const MatrixView& y) noexcept;
 
 // Whether the product starts before the kernel before it has ended, requesting weights at once. Behind our own quantiser
-// nothing can have written the weights; behind a foreign kernel only the caller knows.
+// or producer nothing can have written the weights; behind a foreign kernel only the caller knows.
 bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept;
 
 }  // namespace octile::cuda

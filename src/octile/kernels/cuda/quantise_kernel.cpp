@@ -141,6 +141,7 @@ Expected<DeviceCodes> QuantiseKernel::run(const Activation& activation, void* wo
     if (in_form) {
       target.codes = source;
       target.stride = x.rows == 1 ? codes_stride(k_) : x.row_stride;
+      target.behind_producer = activation.behind_producer;
       return target;
     }
     if (auto ok = copy(activation, target, stream, pdl); !ok) {
