@@ -10,6 +10,8 @@ PREFIX ?= /usr/local
 REPORT ?= octile-report.json
 # Where `make run` writes tile tables: empty means the user's data directory, where the library finds them by itself.
 TABLES ?=
+# For test-python: install, try, or empty.
+TORCH ?=
 
 OCTILE := build/$(PRESET)/bin/octile
 TABLES_OPTION := $(if $(TABLES),--tables $(TABLES))
@@ -17,13 +19,14 @@ TABLES_OPTION := $(if $(TABLES),--tables $(TABLES))
 help:
 	@echo "make run      build, tune $(MODEL) on $(DEVICE) (60 s), bench it (60 s), write $(REPORT)"
 	@echo "make test     build and run every test"
+	@echo "make test-python  install the Python package into an environment in build/ and test it; TORCH=install with PyTorch"
 	@echo "make bench    bench with the tables in force"
 	@echo "make lint     clang-format-19 and clang-tidy-19"
 	@echo "make format   let clang-format-19 rewrite the sources"
 	@echo "make install  install into PREFIX=$(PREFIX)"
 	@echo "make cutlass  build the CUTLASS component for sm_89 and sm_120 as well (needs nvcc of CUDA 12.8 or newer)"
-	@echo "make setup | build | test-python | clean"
-	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS"
+	@echo "make setup | build | clean"
+	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS TORCH"
 
 setup:
 	@scripts/setup.sh
@@ -54,8 +57,11 @@ test:
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 	@ctest --preset $(PRESET)
 
-test-python: build
-	@ctest --preset $(PRESET) -L python
+# What `pip install .` gives, in an environment in build/. TORCH=install brings PyTorch (gigabytes) for the tests that need
+# it; without it they are skipped unless it is there.
+test-python:
+	@scripts/setup.sh python
+	@scripts/test_python.sh $(TORCH)
 
 bench: command
 	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) $(TABLES_OPTION)

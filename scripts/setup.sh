@@ -4,12 +4,16 @@
 #   scripts/setup.sh          compiler, CMake, libraries, and a Python environment in .venv for the tests' oracles
 #   scripts/setup.sh test     NVRTC as well, from PyPI, where no CUDA toolkit is
 #   scripts/setup.sh cutlass  CUTLASS's headers as well, from PyPI; nvcc is not installed
+#   scripts/setup.sh python   what `pip install .` and its tests need as well
 #   scripts/setup.sh lint     clang-format-19 and clang-tidy-19 as well
 set -eu
 cd "$(dirname "$0")/.."
 
 packages="g++ cmake ninja-build pkg-config libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libdnnl-dev
 libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev python3 python3-venv"
+if [ "${1:-}" = python ]; then
+  packages="$packages python3-dev python3-pip ccache"
+fi
 if [ "${1:-}" = lint ]; then
   packages="$packages clang-format-19 clang-tidy-19"
 fi
