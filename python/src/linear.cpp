@@ -30,11 +30,16 @@ namespace {
 // A matrix as octile/_arrays.py hands it over: where it is, and shape and strides in elements.
 using Address = std::uintptr_t;
 
+template <class Pointer>
+Pointer at(Address address) noexcept {
+  return reinterpret_cast<Pointer>(address);  // NOLINT(performance-no-int-to-ptr): Python knows addresses as numbers.
+}
+
 template <class View>
 View view_of(std::string_view what, Address address, std::string_view dtype, std::int64_t rows, std::int64_t cols,
              std::int64_t row_stride, std::int64_t col_stride) {
   View view;
-  view.data = reinterpret_cast<decltype(view.data)>(address);
+  view.data = at<decltype(view.data)>(address);
   view.dtype = dtype_of(what, dtype);
   view.rows = rows;
   view.cols = cols;
@@ -96,16 +101,15 @@ struct Linear {
   void run(const ConstMatrixView& x, Address scales, const MatrixView& y, Address workspace, std::int64_t workspace_bytes,
            Address stream) {
     std::unique_ptr<HostWorkspace> own;
-    auto* memory = reinterpret_cast<void*>(workspace);
+    auto* memory = at<void*>(workspace);
     if (workspace == 0 && workspace_bytes == 0) {
       workspace_bytes = linear.workspace_bytes(x.rows);
       own = workspaces->take(workspace_bytes);
       memory = own->data;
     }
-    auto* const cuda_stream = reinterpret_cast<void*>(stream);
+    auto* const cuda_stream = at<void*>(stream);
     auto done = scales == 0 ? linear.run(x, y, memory, workspace_bytes, cuda_stream)
-                            : linear.run_quantized(x, reinterpret_cast<const float*>(scales), y, memory, workspace_bytes,
-                                                   cuda_stream);
+                            : linear.run_quantized(x, at<const float*>(scales), y, memory, workspace_bytes, cuda_stream);
     if (own != nullptr) {
       workspaces->give_back(std::move(own));
     }
@@ -120,10 +124,10 @@ Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string
   WeightSource source;
   source.n = n;
   source.k = k;
-  source.codes = reinterpret_cast<const void*>(codes);
+  source.codes = at<const void*>(codes);
   source.code_dtype = dtype_of("weight codes", code_dtype);
   source.row_stride = row_stride;
-  source.scales = reinterpret_cast<const void*>(scales);
+  source.scales = at<const void*>(scales);
   source.scale_dtype = dtype_of("weight scales", scale_dtype);
   source.scale_count = scale_count;
   WeightOptions options;
@@ -144,7 +148,7 @@ Linear make_linear(const Fp8Weight& weight, std::string_view activation, float s
   options.static_scale = static_scale;
   options.quantize = quantize;
   options.x_dtype = dtype_of("x_dtype", x_dtype);
-  options.bias = reinterpret_cast<const void*>(bias);
+  options.bias = at<const void*>(bias);
   options.bias_dtype = dtype_of("bias", bias_dtype);
   options.allow_capture_fallback = allow_capture_fallback;
   return Linear{value_or_raise(Fp8Linear::create(weight, options))};
@@ -181,8 +185,7 @@ void bind_quantize(nb::module_& module) {
       [](Address x, std::string_view dtype, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
          std::int64_t col_stride, Address codes, Address scales, const QuantizeOptions& options) {
         value_or_raise(quantize_per_token(view_of<ConstMatrixView>("x", x, dtype, rows, cols, row_stride, col_stride),
-                                          reinterpret_cast<std::uint8_t*>(codes), reinterpret_cast<float*>(scales),
-                                          options));
+                                          at<std::uint8_t*>(codes), at<float*>(scales), options));
       },
       nb::arg("x"), nb::arg("dtype"), nb::arg("rows"), nb::arg("cols"), nb::arg("row_stride"), nb::arg("col_stride"),
       nb::arg("codes"), nb::arg("scales"), nb::arg("options"), nb::call_guard<nb::gil_scoped_release>());
