@@ -3,6 +3,7 @@
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
 //   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--scopes gemm,linear] [--pdl 0|1|2]
+//                    [--configs FILE]   lines "SHAPE M FAMILY KEY=VALUE ...", timed instead of the families' own choices
 #include "must.h"
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
@@ -18,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,12 +38,21 @@ constexpr std::array kShapes = {Shape{"qkv", 6144, 4096}, Shape{"o", 4096, 4096}
 constexpr std::int64_t kColdBytes = std::int64_t{420} << 20;
 constexpr int kReplays = 9;
 
+// A config that was asked for by name.
+struct Listed {
+  std::string shape;
+  std::int64_t m = 0;
+  std::string family;
+  TileConfig config;
+};
+
 struct Options {
   std::string json;
   std::vector<std::int64_t> ms = {1, 8, 16, 64};
   std::size_t tiles = 6;
   std::vector<std::string> families = {"ada_mma"};
   std::vector<std::string> scopes = {"gemm", "linear"};
+  std::vector<Listed> configs;      // Not empty: what is timed in place of the families' own choices.
   std::optional<std::int64_t> pdl;  // Of our own families' configs; absent: their default.
 };
 
@@ -73,6 +84,29 @@ std::int64_t number(const std::string& text, std::int64_t lowest = 1) {
   return value;
 }
 
+std::vector<Listed> read_configs(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<Listed> listed;
+  std::string line;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    Listed entry;
+    words >> entry.shape >> entry.m >> entry.family;
+    for (std::string word; words >> word;) {
+      const auto equals = word.find('=');
+      if (equals == std::string::npos) {
+        fail(format("{}: '{}': want KEY=VALUE, got '{}'", path, line, word));
+      }
+      entry.config.set(word.substr(0, equals), number(word.substr(equals + 1), 0));
+    }
+    listed.push_back(std::move(entry));
+  }
+  if (listed.empty()) {
+    fail(format("{}: no line 'SHAPE M FAMILY KEY=VALUE ...'", path));
+  }
+  return listed;
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -89,6 +123,8 @@ Options parse(int argc, char** argv) {
       options.families = split(value);
     } else if (name == "--scopes") {
       options.scopes = split(value);
+    } else if (name == "--configs") {
+      options.configs = read_configs(value);
     } else if (name == "--pdl") {
       options.pdl = number(value, 0);
     } else {
@@ -212,6 +248,15 @@ class Bench {
 
   // The configs of a family that are timed at M, the one it would choose itself first.
   std::vector<TileConfig> configs_of(const KernelFamily& family, const Shape& shape, std::int64_t m) const {
+    if (!options_.configs.empty()) {
+      std::vector<TileConfig> listed;
+      for (const Listed& entry : options_.configs) {
+        if (entry.shape == shape.name && entry.m == m && entry.family == family.name()) {
+          listed.push_back(entry.config);
+        }
+      }
+      return listed;
+    }
     std::vector<TileConfig> configs = family.space(device_.info, problem_of(shape), m);
     configs.insert(configs.begin(), family.heuristic(device_.info, problem_of(shape), m));
     configs.erase(std::remove(configs.begin() + 1, configs.end(), TileConfig(configs.front())), configs.end());

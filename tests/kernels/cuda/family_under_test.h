@@ -72,6 +72,20 @@ inline std::vector<DecodeTile> decode_tiles_of_every_kind() {
         DecodeTile{24, 2, 2, 1, 32, 1, 80}, DecodeTile{8, 4, 2, 8, 64, 2, 16}, DecodeTile{64, 1, 7, 1, 192, 2, 48}}) {
     tiles.push_back(tile);
   }
+  // First weights asked for before the block's threads have met: fewer stages than the window, as many, more.
+  for (DecodeTile tile : {DecodeTile{8, 4, 8, 1, 48, 2, 48}, DecodeTile{16, 1, 2, 2, 64, 1, 0}, DecodeTile{8, 1, 32, 8, 32},
+                          DecodeTile{64, 1, 4, 1, 64, 1, 16}}) {
+    tile.early = 1;
+    tiles.push_back(tile);
+  }
+  // Tokens as the 64-row operand.
+  for (DecodeTile tile : {DecodeTile{64, 2, 6, 1, 48, 1, 48}, DecodeTile{64, 4, 2, 1, 32}, DecodeTile{64, 1, 4, 2, 96},
+                          DecodeTile{64, 2, 3, 4, 128}, DecodeTile{128, 1, 4, 1, 96, 1, 32}, DecodeTile{128, 1, 3, 8, 64},
+                          DecodeTile{64, 2, 4, 1, 64, 2}}) {
+    tile.swap = 1;
+    tile.early = tile.rows == 96 ? 1 : 0;
+    tiles.push_back(tile);
+  }
   return tiles;
 }
 

@@ -58,20 +58,22 @@ std::string why_unreadable(const char* key, std::int64_t value) {
 
 TEST(HopperDecodeConfig, EveryKeySurvivesTheWayThroughATile) {
   TileConfig config;
-  const std::pair<const char*, int> all[] = {{"TOKENS", 24}, {"K_CHUNKS", 4}, {"STAGES", 7},  {"SPLIT_K", 2},
-                                             {"ROWS", 128},  {"CHAINS", 4},   {"WINDOW", 48}, {"PDL", 2}};
+  const std::pair<const char*, int> all[] = {{"TOKENS", 64}, {"K_CHUNKS", 4}, {"STAGES", 7}, {"SPLIT_K", 2}, {"ROWS", 128},
+                                             {"CHAINS", 4},  {"WINDOW", 48},  {"EARLY", 1},  {"SWAP", 1},    {"PDL", 2}};
   for (const auto& [name, value] : all) {
     config.set(name, value);
   }
   const auto tile = parse_decode_tile(config);
   ASSERT_TRUE(tile) << tile.error().message;
-  EXPECT_EQ(tile->tokens, 24);
+  EXPECT_EQ(tile->tokens, 64);
   EXPECT_EQ(tile->k_chunks, 4);
   EXPECT_EQ(tile->stages, 7);
   EXPECT_EQ(tile->split_k, 2);
   EXPECT_EQ(tile->rows, 128);
   EXPECT_EQ(tile->chains, 4);
   EXPECT_EQ(tile->window, 48);
+  EXPECT_EQ(tile->early, 1);
+  EXPECT_EQ(tile->swap, 1);
   EXPECT_EQ(tile->pdl, Pdl::full);
   EXPECT_EQ(to_config(*tile), config);
 }
@@ -80,7 +82,8 @@ TEST(HopperDecodeConfig, KeysAtTheirDefaultsAreLeftOutAndReadBackAsThem) {
   const TileConfig shortest = to_config(DecodeTile{8, 2, 6, 1});
   EXPECT_EQ(shortest.values.size(), 4U) << shortest.to_json();
   TileConfig whole = shortest;
-  const std::pair<const char*, int> defaults[] = {{"ROWS", 64}, {"CHAINS", 1}, {"WINDOW", 0}, {"PDL", 1}};
+  const std::pair<const char*, int> defaults[] = {{"ROWS", 64}, {"CHAINS", 1}, {"WINDOW", 0},
+                                                  {"EARLY", 0}, {"SWAP", 0},   {"PDL", 1}};
   for (const auto& [name, value] : defaults) {
     EXPECT_EQ(shortest.find(name), std::nullopt);
     whole.set(name, value);
@@ -100,7 +103,10 @@ TEST(HopperDecodeConfig, AValueOutOfItsKeysRangeOrBetweenItsStepsIsRefusedWithWh
   EXPECT_THAT(why_unreadable("CHAINS", 0), HasSubstr("CHAINS = 0: want an integer in 1..4"));
   EXPECT_THAT(why_unreadable("ROWS", 16), HasSubstr("ROWS = 16: want an integer in 32..256"));
   EXPECT_THAT(why_unreadable("PDL", 3), HasSubstr("PDL = 3: want an integer in 0..2"));
-  EXPECT_THAT(why_illegal({8, 2, 6, 1, 96}), HasSubstr("ROWS: want 32, 48, 64, 128, 192 or 256"));
+  EXPECT_THAT(why_illegal({8, 2, 6, 1, 96}), HasSubstr("ROWS = 96 wants SWAP = 1"));
+  EXPECT_THAT(why_illegal({8, 2, 6, 1, 80}), HasSubstr("ROWS: want 32, 48, 64, 96, 128, 192 or 256"));
+  EXPECT_THAT(why_unreadable("EARLY", 2), HasSubstr("EARLY = 2: want an integer in 0..1"));
+  EXPECT_THAT(why_unreadable("SWAP", -1), HasSubstr("SWAP = -1: want an integer in 0..1"));
   EXPECT_THAT(why_illegal({8, 2, 6, 1, 64, 3}), HasSubstr("CHAINS: want 1, 2 or 4"));
   EXPECT_THAT(why_illegal({8, 2, 6, 1, 64, 1, 300}), HasSubstr("WINDOW = 300"));
   for (const int chains : {1, 2, 4}) {
@@ -156,8 +162,8 @@ TEST(HopperDecodeConfig, TheSpaceHasTheLaunchModeAskedForAndTheWindowsThatBelong
     std::set<std::int64_t> windows;   // 0: no such key.
   };
   const DeviceInfo device = *known_device("NVIDIA_H200");
-  for (const Case& c :
-       {Case{Pdl::full, 2, {32, 48, 80}}, Case{Pdl::consume, std::nullopt, {0, 48}}, Case{Pdl::off, 0, {0, 48}}}) {
+  for (const Case& c : {Case{Pdl::full, 2, {8, 16, 24, 32, 40, 48, 80}}, Case{Pdl::consume, std::nullopt, {0, 48}},
+                        Case{Pdl::off, 0, {0, 48}}}) {
     SCOPED_TRACE(to_string(c.mode));
     Problem problem = problem_of(24576, 4096);
     problem.pdl = c.mode;
@@ -172,6 +178,26 @@ TEST(HopperDecodeConfig, TheSpaceHasTheLaunchModeAskedForAndTheWindowsThatBelong
       EXPECT_EQ(windows, c.windows) << "M=" << m;
       EXPECT_EQ(hopper_decode_family().heuristic(device, problem, m).find("PDL"), c.pdl) << "M=" << m;
     }
+  }
+}
+
+TEST(HopperDecodeConfig, SwappedOperandsWantWholeTilesOf64TokensAndAreSearchedWhereMFillsThem) {
+  DecodeTile tile{64, 2, 4, 1, 96};
+  tile.swap = 1;
+  EXPECT_EQ(why_illegal(tile), "legal");
+  for (const int tokens : {8, 56, 80}) {
+    tile.tokens = tokens;
+    EXPECT_THAT(why_illegal(tile), HasSubstr("SWAP = 1 wants TOKENS 64 or 128")) << tokens;
+  }
+  tile.tokens = 64;
+  tile.rows = 192;
+  tile.stages = 3;
+  EXPECT_THAT(why_illegal(tile), HasSubstr("ROWS up to 128"));
+  const DeviceInfo device = *known_device("NVIDIA_H200");
+  for (const std::int64_t m : {1, 48, 56, 57, 64, 80, 128}) {
+    const auto space = decode_space(device, problem_of(6144, 4096), m);
+    const bool any = std::ranges::any_of(space, [](const DecodeTile& t) { return t.swap != 0; });
+    EXPECT_EQ(any, m == 57 || m == 64 || m == 128) << m;
   }
 }
 

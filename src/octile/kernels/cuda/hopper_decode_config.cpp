@@ -16,7 +16,7 @@
 namespace octile::cuda {
 namespace {
 
-constexpr std::array kRows = {32, 48, 64, 128, 192, 256};
+constexpr std::array kRows = {32, 48, 64, 96, 128, 192, 256};
 constexpr std::array kTokens = {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128};
 constexpr int kTokensOfTwoChains = 16;  // Wider multiplications fill the time that the sums take.
 constexpr int kMostStages = 32;
@@ -31,10 +31,22 @@ constexpr std::array kKeys = {ConfigKey{"TOKENS", 8, 128, std::nullopt},
                               ConfigKey{"ROWS", 32, 256, 64},
                               ConfigKey{"CHAINS", 1, 4, 1},
                               ConfigKey{"WINDOW", 0, 256, 0},
+                              ConfigKey{"EARLY", 0, 1, 0},
+                              ConfigKey{"SWAP", 0, 1, 0},
                               ConfigKey{"PDL", 0, 2, 1}};
 
 Error illegal(const DecodeTile& tile, std::string_view reason) {
   return make_error(ErrorCode::invalid_argument, "hopper_decode: {} is not legal: {}", to_config(tile).to_json(), reason);
+}
+
+// KiB of weights under way that are worth trying. In a chain a ring fills while others still read and write, and about 48
+// KiB an SM keep the memory busy; behind our own quantiser alone there is nobody to disturb.
+std::vector<int> windows_of(Pdl mode, const DecodeTile& tile) {
+  if (mode != Pdl::full) {
+    return {0, 48};
+  }
+  const std::int64_t resident = std::max<std::int64_t>(1, kSharedPerSm / (tile.shared_bytes() + kSharedPerBlock));
+  return resident == 1 ? std::vector{32, 40, 48, 80} : std::vector{8, 16, 24, 48};
 }
 
 }  // namespace
@@ -53,7 +65,9 @@ Expected<DecodeTile> parse_decode_tile(const TileConfig& config) {
   tile.rows = values[4];
   tile.chains = values[5];
   tile.window = values[6];
-  tile.pdl = static_cast<Pdl>(values[7]);
+  tile.early = values[7];
+  tile.swap = values[8];
+  tile.pdl = static_cast<Pdl>(values[9]);
   return tile;
 }
 
@@ -72,6 +86,12 @@ TileConfig to_config(const DecodeTile& tile) {
   if (tile.window != DecodeTile{}.window) {
     config.set("WINDOW", tile.window);
   }
+  if (tile.early != DecodeTile{}.early) {
+    config.set("EARLY", tile.early);
+  }
+  if (tile.swap != DecodeTile{}.swap) {
+    config.set("SWAP", tile.swap);
+  }
   if (tile.pdl != DecodeTile{}.pdl) {
     config.set("PDL", static_cast<std::int64_t>(tile.pdl));
   }
@@ -86,7 +106,13 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
     return illegal(tile, "SPLIT_K: want 1, 2, 4 or 8 blocks of a cluster");
   }
   if (std::ranges::find(kRows, tile.rows) == kRows.end()) {
-    return illegal(tile, "ROWS: want 32, 48, 64, 128, 192 or 256 channels of a block");
+    return illegal(tile, "ROWS: want 32, 48, 64, 96, 128, 192 or 256 channels of a block");
+  }
+  if (tile.swap == 0 && tile.rows == 96) {
+    return illegal(tile, "ROWS = 96 wants SWAP = 1: else a warpgroup multiplies 64 channels");
+  }
+  if (tile.swap != 0 && (tile.tokens % 64 != 0 || tile.rows > 128)) {
+    return illegal(tile, "SWAP = 1 wants TOKENS 64 or 128, a warpgroup multiplying 64 of them, and ROWS up to 128");
   }
   if (tile.shared_bytes() > device.shared_memory_bytes) {
     return illegal(tile, format("{} bytes of shared memory, {} allows {} a block", tile.shared_bytes(), device.name,
@@ -119,6 +145,7 @@ std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype,
   return {format("TOKENS={}", tile.tokens), format("K_CHUNKS={}", tile.k_chunks),
           format("STAGES={}", tile.stages), format("SPLIT_K={}", tile.split_k),
           format("ROWS={}", tile.rows),     format("CHAINS={}", tile.chains),
+          format("EARLY={}", tile.early),   format("SWAP={}", tile.swap),
           format("OUT_TYPE={}", out_type),  format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
 }
 
@@ -126,7 +153,7 @@ int DecodeTile::registers(Accumulate accumulate) const noexcept {
   constexpr int kBesideSums = 32;  // Seen with no spills: 18 to 32 in fast mode, up to 34 in precise mode.
   const bool precise = accumulate == Accumulate::precise;
   const int sets = precise ? 1 + std::min(k_chunks, 2) : chains;
-  return sets * tokens / 2 + kBesideSums + (precise ? 2 : 0);
+  return sets * (swap != 0 ? rows : tokens) / 2 + kBesideSums + (precise ? 2 : 0);
 }
 
 int DecodeTile::most_registers() const noexcept {
@@ -141,20 +168,22 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   if (!check_decode_tile(device, problem, tile)) {
     return HUGE_VAL;
   }
-  // Fitted to 3,500 timings of the whole linear on an H200 (four shapes, M 1..64, consume and full): of 24 points the best
-  // of all configs is among the first three at 20 and among the first eight at all but one, which loses 0.5 %. Microseconds,
-  // bytes a microsecond, clocks; only DRAM's 4.6 TB/s was measured on its own.
-  constexpr double kDramRate = 4.6e6 / 0.983;
-  constexpr double kSmRate = 85.9e3;
-  constexpr double kLatencyUs = 2.8;
-  constexpr double kWindowGain = 4.8;   // A window is asked for again while it lands.
-  constexpr double kTokenShare = 0.30;  // A code costs that much of a weight's byte: every block reads the same ones.
-  constexpr double kMultiplyClocks = 14.8;
-  constexpr double kTokenClocks = 5.8;
-  constexpr double kStageClocks = 471.0;
+  // Fitted by bench/gpu/fit_decode_model.py to 1,559 timings of the whole linear on an H200 (four shapes, M 1..64, mode
+  // full; hopper_decode_sweep.json): of 32 points the best of the configs timed is among the first eight at 27, which lose
+  // at most 2.5 % at the others; the first alone loses 4.5 % as a geometric mean. Microseconds, bytes a microsecond, clocks.
+  constexpr double kDramRate = 5.01e6;
+  constexpr double kSmRate = 203e3;
+  constexpr double kLatencyUs = 2.21;
+  constexpr double kWindowGain = 6.22;   // A window is asked for again while it lands.
+  constexpr double kTokenShare = 0.386;  // A code costs that much of a weight's byte: every block reads the same ones.
+  constexpr double kMultiplyClocks = 8.2;
+  constexpr double kColumnClocks = 7.8;
+  constexpr double kStageClocks = 39.0;
   constexpr double kClocksPerUs = 1700.0;
-  constexpr double kMostTogether = 1.95;       // Blocks of an SM that multiply at once gain no more than that.
-  constexpr double kQuietBytes = 46.0 * 1024;  // Under way in an SM without anything else having to wait.
+  constexpr double kMostTogether = 1.55;       // Blocks of an SM that multiply at once gain no more than that.
+  constexpr double kQuietBytes = 52.6 * 1024;  // Under way in an SM without anything else having to wait.
+  constexpr double kLongest = 0.67;            // The share of the longest of three limits, the rest of their sum.
+  constexpr double kChainUs = 1.0;             // From wait to codes and from the last sums to the end.
   const double sms = std::max(device.sm_count, 1);
   const double token_tiles = std::ceil(static_cast<double>(m) / tile.tokens);
   const double blocks = std::ceil(static_cast<double>(problem.n) / tile.rows) * tile.split_k * token_tiles;
@@ -172,19 +201,21 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   const double sm_us = most * block_bytes / std::min(kSmRate, in_flight / kLatencyUs);
   const double dram_us = static_cast<double>(problem.n) * static_cast<double>(problem.k) / kDramRate;
   const double chunk_clocks =
-      4.0 * std::max(kMultiplyClocks, 0.5 * tile.tokens + kTokenClocks) * std::pow(std::max(1, tile.rows / 64), 1.24) +
+      4.0 * std::max(kMultiplyClocks, 0.5 * (tile.swap != 0 ? tile.rows : tile.tokens) + kColumnClocks) *
+          std::pow(tile.swap != 0 ? 1 : std::max(1, tile.rows / 64), 0.72) +
       kStageClocks / tile.k_chunks;
   const double multiply_us = most * chunks * chunk_clocks / kClocksPerUs / std::min(together, kMostTogether);
-  double us = 0.936 * std::max({sm_us, dram_us, multiply_us}) + 0.064 * (sm_us + dram_us + multiply_us);
-  us += 0.73 * stage_bytes / kSmRate + 0.7 * (waves - 1) + 0.13 * tile.tokens / 16.0;
+  double us = kLongest * std::max({sm_us, dram_us, multiply_us}) + (1 - kLongest) * (sm_us + dram_us + multiply_us);
+  us += kChainUs + 0.94 * stage_bytes / kSmRate + 0.7 * (waves - 1) + (0.236 * tile.tokens + 0.152 * tokens) / 16.0;
   if (tile.split_k > 1) {  // Clusters start late, later still where an SM takes two blocks, and four wait for each other.
-    us += 3.2 + (tile.split_k > 2 ? 3.0 : 0.0) + (most > 1 ? 1.5 : 0.0);
+    us += 1.0 + (tile.split_k > 2 ? 2.84 : 0.0) + (most > 1 ? 1.81 : 0.0);
   }
   if (tile.pdl == Pdl::full) {
     // The next call's blocks want room beside this one's, the same room on every SM, and no long queue before their codes.
-    us += (resident <= together ? 0.1 : 0.0) + 0.55 * (most - blocks / sms);
+    us += (resident <= together ? 0.084 : 0.0) + 0.285 * (most - blocks / sms);
     const double under_way = std::min(resident, std::max(1.0, blocks / sms)) * window_bytes;
-    us += 1.19e-2 * std::max(0.0, under_way - kQuietBytes) / 1024.0;
+    us += 1.385e-2 * std::max(0.0, under_way - kQuietBytes) / 1024.0;
+    us -= tile.early != 0 ? 0.135 : 0.0;
   }
   return us;
 }
@@ -204,36 +235,45 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
     return static_cast<int>(
         std::clamp<std::int64_t>((share - tile.shared_bytes()) / (tile.stage_bytes() + 24), 0, kMostStages));
   };
-  // In a chain a ring fills while others still read and write; behind our own quantiser alone there is nobody to disturb.
-  const std::vector<int> windows = problem.pdl == Pdl::full ? std::vector{32, 48, 80} : std::vector{0, 48};
   const bool may_reorder = problem.numerics == Numerics::deterministic && problem.accumulate != Accumulate::precise;
   const int chains = may_reorder && *fitting <= kTokensOfTwoChains ? 2 : 1;
-  for (const int rows : {32, 48, 64, 128, 192}) {
-    for (const int split_k : {1, 2, 4}) {
-      for (const int k_chunks : {1, 2, 4}) {
-        DecodeTile tile;
-        tile.tokens = *fitting;
-        tile.k_chunks = k_chunks;
-        tile.split_k = split_k;
-        tile.rows = rows;
-        tile.chains = chains;
-        tile.pdl = problem.pdl;
-        int stages_before = 0;
-        for (const int blocks_per_sm : {1, 2, 3, 4}) {
-          tile.stages = fitting_stages(tile, blocks_per_sm);
-          if (tile.stages < kFewestStages || tile.stages == stages_before) {
-            continue;
-          }
-          stages_before = tile.stages;
-          std::int64_t window_before = 0;
-          for (const int window : windows) {
-            tile.window = window;
-            if (tile.window_stages() == window_before) {
-              continue;  // The same kernel under another name.
+  const auto add = [&](DecodeTile tile) {
+    std::int64_t window_before = 0;
+    for (const int window : windows_of(problem.pdl, tile)) {
+      tile.window = window;
+      if (tile.window_stages() == window_before) {
+        continue;  // The same kernel under another name.
+      }
+      window_before = tile.window_stages();
+      for (const int early : {0, 1}) {
+        tile.early = early;
+        if (const double predicted = decode_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
+          candidates.emplace_back(predicted, tile);
+        }
+      }
+    }
+  };
+  for (const int swap : {0, 1}) {
+    for (const int rows : kRows) {
+      for (const int split_k : {1, 2, 4}) {
+        for (const int k_chunks : {1, 2, 4}) {
+          DecodeTile tile;
+          tile.tokens = *fitting;
+          tile.k_chunks = k_chunks;
+          tile.split_k = split_k;
+          tile.rows = rows;
+          tile.chains = chains;
+          tile.swap = swap;
+          tile.pdl = problem.pdl;
+          int stages_before = 0;
+          for (const int blocks_per_sm : {1, 2, 3, 4}) {
+            tile.stages = fitting_stages(tile, blocks_per_sm);
+            if (tile.stages < kFewestStages || tile.stages == stages_before) {
+              continue;
             }
-            window_before = tile.window_stages();
-            if (const double predicted = decode_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
-              candidates.emplace_back(predicted, tile);
+            stages_before = tile.stages;
+            if (check_decode_tile(device, problem, tile)) {
+              add(tile);
             }
           }
         }

@@ -55,8 +55,7 @@ class HopperDecodeKernel final : public Kernel {
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         encoder_(encoder),
-        box_(static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, std::min(tile.rows, kWeightBoxRows.back())) -
-                                      kWeightBoxRows.begin())) {}
+        box_(static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, tile.rows_of_box()) - kWeightBoxRows.begin())) {}
 
   std::int64_t workspace_bytes(std::int64_t m) const noexcept override { return quantise_.workspace_bytes(m); }
 

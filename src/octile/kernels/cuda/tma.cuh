@@ -48,5 +48,3 @@ __device__ __forceinline__ float4 load_from_rank(u32 address, u32 rank) {
       : "memory");
   return v;
 }
-// What this thread wrote to shared memory is there for the tensor cores' own reads (wgmma, TMA).
-__device__ __forceinline__ void fence_shared_for_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
