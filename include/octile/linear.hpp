@@ -25,6 +25,12 @@ struct WeightSource {
   std::int64_t scale_count = 0;
 };
 
+// Where the codes and scales of a WeightSource lie.
+enum class SourceMemory {
+  host,
+  device,  // Of the weight's own device.
+};
+
 struct WeightOptions {
   std::string device = "cpu";  // An id of devices(): "cpu", "cuda:0".
   std::string tables;          // Table directories, ':' between them; searched before OCTILE_TABLE_PATH.
@@ -41,6 +47,15 @@ class OCTILE_API Fp8Weight {
   // Packs `source`, which may be freed when this returns. Errors: invalid_argument for shapes, strides, dtypes and
   // scales that break the contract, unavailable for a device that is not there, out_of_memory.
   static Expected<Fp8Weight> create(const WeightSource& source, const WeightOptions& options = {});
+
+  // Overwrites codes and scales in place, at the same address and in the same layout, so that linears and captured graphs
+  // go on with the new ones: weights in training. On a GPU the copies are ordered on `stream` (a CUDA stream handle); no
+  // kernel of the next run() of any linear of this weight starts before what was enqueued until then has ended, on the
+  // stream where it comes first: order other streams behind this one yourself. Memory of the host may be freed when this
+  // returns; memory of the device is read when the stream gets there, its scales must be [n] fp32 and are not checked. May
+  // not be called while a run() is in progress. Errors: invalid_argument for another shape and what create() refuses,
+  // unavailable on a CPU and where a registered baseline keeps a copy of its own (create a new weight there), failed.
+  Expected<void> update(const WeightSource& source, SourceMemory memory = SourceMemory::host, void* stream = nullptr);
 
   std::int64_t n() const noexcept;
   std::int64_t k() const noexcept;

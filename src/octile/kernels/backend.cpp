@@ -11,6 +11,12 @@ Expected<BareVendor> Backend::prepare_bare_vendor(const DeviceInfo& device, cons
   return make_error(ErrorCode::unavailable, "{} has no vendor product to time alone", device.id);
 }
 
+Expected<void> Backend::update(const DeviceInfo& device, PackedWeight& weight, const WeightSource& /*source*/,
+                               SourceMemory /*memory*/, void* /*stream*/) const {
+  return make_error(ErrorCode::unavailable, "{} cannot update a weight in layout {} in place: create a new one", device.id,
+                    weight.layout());
+}
+
 Expected<std::unique_ptr<Producer>> Backend::prepare_producer(const DeviceInfo& device, const ProducerSpec& spec) const {
   return make_error(ErrorCode::unavailable, "{} has no producer {}", device.id, to_string(spec.kind));
 }

@@ -88,6 +88,11 @@ class Backend {
   virtual Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
                                                        const WeightSource& source) const = 0;
   // A kernel whose run() reads the weight once and does nothing else: the floor that `bench` prints.
+  // Writes codes and scales of `source`, which has the weight's shape and one fp32 scale a row, over those of `weight`,
+  // whose address and layout stay. Ordered on `stream`; memory of the host may be freed when this returns. Errors:
+  // unavailable where weights are packed anew instead, failed.
+  virtual Expected<void> update(const DeviceInfo& device, PackedWeight& weight, const WeightSource& source,
+                                SourceMemory memory, void* stream) const;
   virtual Expected<std::unique_ptr<Kernel>> prepare_stream_floor(const DeviceInfo& device) const = 0;
 
   // For M up to max_m, called as the baseline is (raw or quantised activations). Error (unavailable): this backend has none.

@@ -49,9 +49,11 @@ struct LaunchArgs {
   void* workspace = nullptr;    // At least Kernel::workspace_bytes(m), 64-byte aligned (256 on a GPU).
   std::int64_t workspace_bytes = 0;
   void* stream = nullptr;
+  // Work enqueued before may still be writing the weight: no kernel of this call starts before that has ended.
+  bool fenced = false;
 };
 
-// A weight resident on one device in one layout. Owned by shared_ptr; immutable after packing.
+// A weight resident on one device in one layout. Owned by shared_ptr; after packing only Backend::update() writes it.
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;

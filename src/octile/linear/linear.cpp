@@ -33,6 +33,9 @@ struct Fp8Linear::Impl {
   std::vector<std::unique_ptr<Dispatch>> dispatches;
   std::atomic<const Dispatch*> current{nullptr};
 
+  // The last of the weight's updates that a run() of this linear was fenced for.
+  std::atomic<std::uint64_t> seen_updates{0};
+
   const float* bias_data() const noexcept { return bias == nullptr ? nullptr : static_cast<const float*>(bias->data()); }
 };
 
@@ -177,6 +180,11 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
   args.workspace_bytes = workspace_bytes;
   args.stream = stream;
   args.activation = activation;
+  const std::uint64_t updates = linear.weight.impl()->updates.load(std::memory_order_acquire);
+  if (linear.seen_updates.load(std::memory_order_acquire) != updates) {
+    args.fenced = true;
+    linear.seen_updates.store(updates, std::memory_order_release);
+  }
   for (std::int64_t row = 0; row < rows; row += dispatch->max_m) {
     const std::int64_t m = std::min(dispatch->max_m, rows - row);
     args.activation.x = rows_of(activation.x, row, m);

@@ -52,11 +52,64 @@ WeightSource with_plain_scales(const WeightSource& source, std::vector<float>& s
   return plain;
 }
 
-Expected<Fp8Weight> pack(const Device& device, const WeightSource& source, const WeightOptions& options) {
+// What create() and update() ask of a source.
+Expected<void> check_source(const WeightSource& source) {
   if (auto ok = check_sizes(source); !ok) {
-    return ok.error();
+    return ok;
   }
-  if (auto ok = check_weight_source(source); !ok) {
+  return check_weight_source(source);
+}
+
+// Of memory that the host cannot read: pointers, shape and types alone.
+Expected<void> check_device_source(const WeightSource& source) {
+  if (source.codes == nullptr || source.scales == nullptr || source.code_dtype != DType::e4m3 ||
+      source.scale_dtype != DType::fp32 || source.scale_count != source.n) {
+    return make_error(ErrorCode::invalid_argument,
+                      "update from device memory: want e4m3 codes and [n] = {} fp32 scales, got {} codes at {} and {} {} "
+                      "scales at {}",
+                      source.n, to_string(source.code_dtype), source.codes, source.scale_count,
+                      to_string(source.scale_dtype), source.scales);
+  }
+  if (source.row_stride != 0 && source.row_stride < source.k) {
+    return make_error(ErrorCode::invalid_argument, "update: want a row stride >= K = {}, got {}", source.k,
+                      source.row_stride);
+  }
+  return check_sizes(source);
+}
+
+Expected<void> update(Fp8Weight::Impl& weight, const WeightSource& source, SourceMemory memory, void* stream) {
+  const Problem& problem = weight.problem;
+  if (source.n != problem.n || source.k != problem.k) {
+    return make_error(ErrorCode::invalid_argument, "update: want the weight's shape [{}, {}], got [{}, {}]", problem.n,
+                      problem.k, source.n, source.k);
+  }
+  if (auto ok = memory == SourceMemory::host ? check_source(source) : check_device_source(source); !ok) {
+    return ok;
+  }
+  std::vector<float> scales;
+  WeightSource plain = source;
+  if (memory == SourceMemory::host) {
+    plain = with_plain_scales(source, scales);
+  }
+  plain.row_stride = weight_row_stride(source);
+  for (const auto& packed : weight.packed) {
+    if (packed->layout() == kEngineLayout) {
+      return make_error(ErrorCode::unavailable,
+                        "update: the registered baseline has a copy of its own of weight [{}, {}]; create a new weight",
+                        problem.n, problem.k);
+    }
+  }
+  weight.updates.fetch_add(1, std::memory_order_acq_rel);  // Before the first byte is written.
+  for (const auto& packed : weight.packed) {
+    if (auto ok = weight.device.backend->update(weight.device.info, *packed, plain, memory, stream); !ok) {
+      return ok;
+    }
+  }
+  return {};
+}
+
+Expected<Fp8Weight> pack(const Device& device, const WeightSource& source, const WeightOptions& options) {
+  if (auto ok = check_source(source); !ok) {
     return ok.error();
   }
   if (auto ok = check_options(options); !ok) {
@@ -124,6 +177,15 @@ Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOp
     return Error{ErrorCode::unavailable, std::move(device).error().message};
   }
   return pack_weight(*device, source, options);
+}
+
+Expected<void> Fp8Weight::update(const WeightSource& source, SourceMemory memory, void* stream) try {
+  if (impl_ == nullptr) {
+    return make_error(ErrorCode::invalid_argument, "update: the weight was moved from");
+  }
+  return octile::update(*impl_, source, memory, stream);
+} catch (const std::bad_alloc&) {
+  return make_error(ErrorCode::out_of_memory, "update of weight [{}, {}]: out of memory", source.n, source.k);
 }
 
 std::int64_t Fp8Weight::n() const noexcept { return impl_->problem.n; }

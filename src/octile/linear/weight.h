@@ -6,6 +6,8 @@
 
 #include "octile/kernels/backend.h"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +22,7 @@ struct Fp8Weight::Impl {
   bool tuned = true;   // The kill switch when the weight was packed.
   std::int64_t bytes = 0;
   std::vector<std::shared_ptr<PackedWeight>> packed;  // One a layout; rarely more than one.
+  std::atomic<std::uint64_t> updates{0};              // How often update() has written them.
 };
 
 // nullptr where the weight was not packed into `layout`.

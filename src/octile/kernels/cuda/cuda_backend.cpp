@@ -84,6 +84,18 @@ class CudaBackend final : public Backend {
     return cutlass_is_baseline_on(device.arch) && cutlass_family().available(device) ? &cutlass_family() : nullptr;
   }
 
+  Expected<void> update(const DeviceInfo& device, PackedWeight& weight, const WeightSource& source, SourceMemory memory,
+                        void* stream) const override {
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    if (auto ours = as_cuda_weight(weight, **context); !ours) {
+      return ours.error();
+    }
+    return update_row_major(static_cast<const CudaWeight&>(weight), source, memory, static_cast<CUstream>(stream));
+  }
+
   Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
                                                const WeightSource& source) const override {
     if (layout != kRowMajor) {

@@ -105,6 +105,15 @@ Expected<void> upload_rows(const DeviceContext& context, CUdeviceptr destination
                    [&](const Driver& driver) { return driver.memcpy_2d(&copy); });
 }
 
+CUresult copy_rows_from_host_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride,
+                                   const void* source, std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows,
+                                   CUstream stream) noexcept {
+  CUDA_MEMCPY2D copy = copy_of_rows(destination, destination_stride, source_stride, row_bytes, rows);
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = source;
+  return driver.memcpy_2d_async(&copy, stream);
+}
+
 CUresult copy_rows_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride, CUdeviceptr source,
                          std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows, CUstream stream) noexcept {
   CUDA_MEMCPY2D copy = copy_of_rows(destination, destination_stride, source_stride, row_bytes, rows);

@@ -29,6 +29,36 @@ Expected<const CudaWeight*> as_cuda_weight(const PackedWeight& weight, const Dev
   return cuda_weight;
 }
 
+Expected<void> update_row_major(const CudaWeight& weight, const WeightSource& source, SourceMemory memory, CUstream stream) {
+  const DeviceContext& context = weight.context();
+  const Driver& driver = *context.driver;
+  const CurrentContext current(context);
+  if (auto made = current.made(); !made) {
+    return made;
+  }
+  const auto scale_bytes = weight.n() * static_cast<std::int64_t>(sizeof(float));
+  const bool on_host = memory == SourceMemory::host;
+  // Rows of bytes to where the weight holds them.
+  const auto copy = [&](CUdeviceptr to, std::int64_t to_stride, const void* from, std::int64_t from_stride,
+                        std::int64_t row_bytes, std::int64_t rows) {
+    return on_host ? copy_rows_from_host_async(driver, to, to_stride, from, from_stride, row_bytes, rows, stream)
+                   : copy_rows_async(driver, to, to_stride, to_device_pointer(from), from_stride, row_bytes, rows, stream);
+  };
+  CUresult result = copy(weight.codes(), weight.k_padded(), source.codes, weight_row_stride(source), weight.k(), weight.n());
+  if (result == CUDA_SUCCESS) {
+    result = copy(weight.scales(), scale_bytes, source.scales, scale_bytes, scale_bytes, 1);
+  }
+  if (result == CUDA_SUCCESS && on_host) {
+    result = driver.stream_synchronize(stream);  // The caller may free the source.
+  }
+  if (result != CUDA_SUCCESS) {
+    return driver_error(driver, result,
+                        format("update of weight [{}, {}] on {}, whose codes may be partly the new ones", weight.n(),
+                               weight.k(), context.info.id));
+  }
+  return {};
+}
+
 Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& context, const WeightSource& source) {
   const std::int64_t n_padded = round_up(source.n, kWeightPadding);
   const std::int64_t k_padded = round_up(source.k, kWeightPadding);

@@ -57,6 +57,9 @@ class CudaWeight final : public PackedWeight {
 // `weight` as a CudaWeight on the device of `context`; the Error (invalid_argument) says what came instead.
 Expected<const CudaWeight*> as_cuda_weight(const PackedWeight& weight, const DeviceContext& context);
 
+// Backend::update() for the memory of `weight`. What lies beyond n and k stays zero.
+Expected<void> update_row_major(const CudaWeight& weight, const WeightSource& source, SourceMemory memory, CUstream stream);
+
 // Copies and pads `source`, which the caller has validated. Errors: out_of_memory, failed.
 Expected<std::shared_ptr<CudaWeight>> pack_row_major(const DeviceContext& context, const WeightSource& source);
 
