@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 namespace octile::cuda {
 namespace {
 
@@ -15,6 +17,20 @@ TEST(ProductCall, StartsEarlyInAChainAlwaysAndElsewhereOnlyBehindOurOwnQuantiser
     EXPECT_EQ(product_starts_early(Pdl::consume, codes), launched);
     EXPECT_FALSE(product_starts_early(Pdl::off, codes));
   }
+}
+
+TEST(ProductCall, NeighboursAreStoredAtOnceWhereEveryRowStartsAtAMultipleOfThem) {
+  alignas(64) static std::uint16_t memory[64];
+  const auto aligned = [](int offset, std::int64_t rows, std::int64_t stride, int neighbours) {
+    return output_rows({memory + offset, DType::bf16, rows, 8, stride, 1}, neighbours).aligned;
+  };
+  EXPECT_EQ(aligned(0, 2, 16, 4), 1U);
+  EXPECT_EQ(aligned(4, 2, 20, 4), 1U);
+  EXPECT_EQ(aligned(4, 2, 16, 8), 0U);
+  EXPECT_EQ(aligned(0, 2, 20, 8), 0U);
+  EXPECT_EQ(aligned(0, 2, 24, 8), 1U);
+  EXPECT_EQ(aligned(0, 1, 9, 8), 1U) << "one row has no stride";
+  EXPECT_EQ(aligned(1, 1, 9, 4), 0U);
 }
 
 }  // namespace

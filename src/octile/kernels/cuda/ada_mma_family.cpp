@@ -4,21 +4,19 @@
 
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/ada_mma_config.h"
-#include "octile/kernels/cuda/compile.h"
-#include "octile/kernels/cuda/cuda_memory.h"
 #include "octile/kernels/cuda/cuda_module.h"
-#include "octile/kernels/cuda/cuda_weight.h"
-#include "octile/kernels/cuda/product_call.h"
-#include "octile/kernels/cuda/quantise_kernel.h"
+#include "octile/kernels/cuda/tile_family.h"
 #include "octile/kernels/known_devices.h"
 
+#include <algorithm>
 #include <limits>
-#include <optional>
+#include <memory>
 #include <utility>
 
 namespace octile::cuda {
 namespace {
 
+constexpr const char* kName = "ada_mma";
 constexpr const char* kSource = "ada_mma.cuh";
 constexpr int kOldestCapability = 89;
 constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
@@ -63,33 +61,22 @@ class AdaMmaKernel final : public Kernel {
   }
 
   Expected<void> run(const PackedWeight& packed, const LaunchArgs& args) const override {
-    const auto weight =
-        check_product_call("ada_mma", *context_, problem_, packed, args, workspace_bytes(args.activation.x.rows));
-    if (!weight) {
-      return weight.error();
-    }
     const std::int64_t m = args.activation.x.rows;
-    if (auto ok = check_blocks(m); !ok || m == 0) {
+    if (auto ok = check_blocks(m); !ok) {
       return ok;
     }
-    const CurrentContext current(*context_);
-    if (auto made = current.made(); !made) {
-      return made.error();
-    }
-    auto* const stream = static_cast<CUstream>(args.stream);
-    const auto codes = quantise_.run(args.activation, args.workspace, stream, pdl_ == Pdl::full);
-    if (!codes) {
-      return codes.error();
-    }
-    return multiply(**weight, args, *codes, stream);
+    return quantise_and_multiply(kName, *context_, problem_, quantise_, pdl_, packed, args, workspace_bytes(m),
+                                 [&](const CudaWeight& weight, const DeviceCodes& codes, CUstream stream) {
+                                   return multiply(weight, args, codes, stream);
+                                 });
   }
 
  private:
   Expected<void> check_blocks(std::int64_t m) const {
     const std::int64_t blocks = (m + tile_.block_m - 1) / tile_.block_m * ((problem_.n + tile_.block_n - 1) / tile_.block_n);
     if (blocks > kMostBlocks) {
-      return make_error(ErrorCode::invalid_argument, "ada_mma: [{}, {}] in tiles of {} x {} is {} blocks, a launch takes {}",
-                        m, problem_.n, tile_.block_m, tile_.block_n, blocks, kMostBlocks);
+      return make_error(ErrorCode::invalid_argument, "{}: [{}, {}] in tiles of {} x {} is {} blocks, a launch takes {}",
+                        kName, m, problem_.n, tile_.block_m, tile_.block_n, blocks, kMostBlocks);
     }
     return {};
   }
@@ -145,104 +132,56 @@ class AdaMmaKernel final : public Kernel {
   LoadedKernel reduce_;  // Loaded where SPLIT_K > 1.
 };
 
-class AdaMmaFamily final : public KernelFamily {
- public:
-  std::string_view name() const noexcept override { return "ada_mma"; }
-  std::string source_hash() const override { return cuda::source_hash(kSource); }
-  std::string_view layout() const noexcept override { return kRowMajor; }
+struct AdaMmaTraits {
+  using Tile = AdaTile;
+  static constexpr const char* kName = cuda::kName;
+  static constexpr const char* kSource = cuda::kSource;
+  static constexpr auto parse = parse_ada_tile;
+  static constexpr auto check = check_ada_tile;
+  static constexpr auto space = ada_space;
+  static constexpr auto heuristic = ada_heuristic;
+  static constexpr auto predict_us = ada_predict_us;
 
-  Expected<void> available(const DeviceInfo& device) const override {
+  static Expected<void> available(const DeviceInfo& device) {
     if (device.kind != DeviceKind::cuda || compute_capability(device.arch) < kOldestCapability) {
-      return make_error(ErrorCode::unavailable, "ada_mma needs a GPU of sm_{} or newer (mma.sync on e4m3), this is {}",
+      return make_error(ErrorCode::unavailable, "{} needs a GPU of sm_{} or newer (mma.sync on e4m3), this is {}", kName,
                         kOldestCapability, device.arch);
     }
     return {};
   }
 
-  Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const override {
-    if (auto grid = plan(device, problem, config); !grid) {
-      return grid.error();
-    }
-    return {};
-  }
-
-  std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
-    std::vector<TileConfig> configs;
-    for (const AdaTile& tile : ada_space(device, problem, m)) {
-      configs.push_back(to_config(tile));
-    }
-    return configs;
-  }
-
-  TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
-    return to_config(ada_heuristic(device, problem, m));
-  }
-
-  double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,
-                    const TileConfig& config) const override {
-    const auto tile = parse_ada_tile(config);
-    return tile ? ada_predict_us(device, problem, m, *tile) : std::numeric_limits<double>::infinity();
-  }
-
-  Expected<std::unique_ptr<Kernel>> prepare(const DeviceInfo& device, const Problem& problem, const TileConfig& config,
-                                            std::int64_t /*max_m*/) const override {
-    const auto tile = parse_ada_tile(config);
-    if (!tile) {
-      return tile.error();
-    }
-    const auto grid = plan(device, problem, config);
+  static Expected<std::unique_ptr<Kernel>> prepare(const DeviceContext& context, const Problem& problem, const AdaTile& tile,
+                                                   QuantiseKernel quantise) {
+    const auto grid = check_ada_tile(context.info, problem, tile);
     if (!grid) {
       return grid.error();
     }
-    const auto context = device_context(device.index);
-    if (!context) {
-      return context.error();
-    }
-    auto quantise = QuantiseKernel::prepare(**context, problem.k);
-    if (!quantise) {
-      return quantise.error();
-    }
     CompileRequest request;
     request.source = kSource;
-    request.defines = ada_defines(*tile, *grid, problem.out_dtype, resolve_accumulate(problem.accumulate));
+    request.defines = ada_defines(tile, *grid, problem.out_dtype, resolve_accumulate(problem.accumulate));
     request.kernel = "octile_ada_mma";
-    auto product = compile_and_load(**context, request, static_cast<unsigned>(shared_bytes(*tile, *grid)));
+    auto product = compile_and_load(context, request, static_cast<unsigned>(shared_bytes(tile, *grid)));
     if (!product) {
       return product.error();
     }
     LoadedKernel reduce;
-    if (tile->split_k > 1) {
+    if (tile.split_k > 1) {
       request.kernel = "octile_ada_mma_reduce";
-      auto loaded = compile_and_load(**context, request);
+      auto loaded = compile_and_load(context, request);
       if (!loaded) {
         return loaded.error();
       }
       reduce = std::move(*loaded);
     }
-    return std::unique_ptr<Kernel>(std::make_unique<AdaMmaKernel>(**context, problem, *tile, *grid, std::move(*quantise),
+    return std::unique_ptr<Kernel>(std::make_unique<AdaMmaKernel>(context, problem, tile, *grid, std::move(quantise),
                                                                   std::move(*product), std::move(reduce)));
-  }
-
- private:
-  Expected<WarpGrid> plan(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const {
-    if (auto ok = available(device); !ok) {
-      return ok.error();
-    }
-    if (problem.k >= std::numeric_limits<std::int32_t>::max() - 1024) {
-      return make_error(ErrorCode::invalid_argument, "ada_mma: K = {}, want less than 2^31 - 1024", problem.k);
-    }
-    const auto tile = parse_ada_tile(config);
-    if (!tile) {
-      return tile.error();
-    }
-    return check_ada_tile(device, problem, *tile);
   }
 };
 
 }  // namespace
 
 const KernelFamily& ada_mma_family() {
-  static const AdaMmaFamily family;
+  static const TileFamily<AdaMmaTraits> family;
   return family;
 }
 

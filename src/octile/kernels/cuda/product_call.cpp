@@ -3,6 +3,7 @@
 
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_memory.h"
+#include "octile/kernels/cuda/warmup.h"
 #include "octile/quant/quantize.h"
 
 namespace octile::cuda {
@@ -69,11 +70,15 @@ Expected<DeviceCodes> with_zero_tail(const DeviceContext& context, const Activat
   return copied;
 }
 
-OutputRows output_rows(const MatrixView& y) noexcept {
+OutputRows output_rows(const MatrixView& y, int neighbours) noexcept {
   const std::int64_t stride = y.rows == 1 ? y.cols : y.row_stride;
-  const auto quad_bytes = static_cast<CUdeviceptr>(4 * size_of(y.dtype));
-  const bool aligned = to_device_pointer(y.data) % quad_bytes == 0 && (y.rows == 1 || stride % 4 == 0);
+  const auto bytes = static_cast<CUdeviceptr>(neighbours * size_of(y.dtype));
+  const bool aligned = to_device_pointer(y.data) % bytes == 0 && (y.rows == 1 || stride % neighbours == 0);
   return {stride, aligned ? 1U : 0U};
+}
+
+Expected<TensorMapEncoder> tensor_map_encoder_for(const DeviceContext& context) {
+  return CompileRecorder::active() != nullptr ? TensorMapEncoder{} : find_tensor_map_encoder(*context.driver);
 }
 
 bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept {

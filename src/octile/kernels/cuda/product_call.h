@@ -4,6 +4,7 @@
 
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
+#include "octile/kernels/cuda/tensor_map.h"
 #include "octile/kernels/family.h"
 
 #include <cstdint>
@@ -28,12 +29,16 @@ Expected<const CudaWeight*> check_vendor_call(std::string_view family, const Dev
 Expected<DeviceCodes> with_zero_tail(const DeviceContext& context, const Activation& activation, const DeviceCodes& codes,
                                      std::int64_t k, void* workspace, CUstream stream);
 
-// Elements between rows of y, and whether four neighbouring outputs can be stored at once.
+// Elements between rows of y, and whether `neighbours` outputs of a row can be stored at once.
 struct OutputRows {
   std::int64_t stride = 0;
   std::uint32_t aligned = 0;
 };
-OutputRows output_rows(const MatrixView& y) noexcept;
+OutputRows output_rows(const MatrixView& y, int neighbours = 4) noexcept;
+
+// The encoder of the device's driver; an empty one where kernels are only recorded (CompileRecorder): there may be no driver
+// then, and what was prepared is never run. Errors (unavailable): of find_tensor_map_encoder().
+Expected<TensorMapEncoder> tensor_map_encoder_for(const DeviceContext& context);
 
 // Whether the product starts before the kernel before it has ended, requesting weights at once. Behind our own quantiser
 // or producer nothing can have written the weights; behind a foreign kernel only the caller knows.
