@@ -2,8 +2,12 @@
 // Times the CUDA families' kernels at the linears of Qwen3-8B: cold weights (rotating copies of >= 400 MB), one CUDA graph a
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
-//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--families ada_mma,...] [--scopes gemm,linear] [--pdl 0|1|2]
+//   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--spread FAMILY,...] [--families ada_mma,...]
+//                    [--scopes gemm,linear] [--pdl 0|1|2]
 //                    [--configs FILE]   lines "SHAPE M FAMILY KEY=VALUE ...", timed instead of the families' own choices
+//
+// Of a family the first `tiles` configs of its search space are timed; of one in `spread` as many from all over the space,
+// to see what its cost model is worth.
 #include "must.h"
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
@@ -37,6 +41,8 @@ constexpr std::array kShapes = {Shape{"qkv", 6144, 4096}, Shape{"o", 4096, 4096}
                                 Shape{"gate_up", 24576, 4096}};
 constexpr std::int64_t kColdBytes = std::int64_t{420} << 20;
 constexpr int kReplays = 9;
+constexpr std::int64_t kCalls = 60;  // Of a graph, at least about: fewer where M is beyond kManyRows and a call takes long.
+constexpr std::int64_t kManyRows = 1024;
 
 // A config that was asked for by name.
 struct Listed {
@@ -51,6 +57,7 @@ struct Options {
   std::vector<std::int64_t> ms = {1, 8, 16, 64};
   std::size_t tiles = 6;
   std::vector<std::string> families = {"ada_mma"};
+  std::vector<std::string> spread;
   std::vector<std::string> scopes = {"gemm", "linear"};
   std::vector<Listed> configs;      // Not empty: what is timed in place of the families' own choices.
   std::optional<std::int64_t> pdl;  // Of our own families' configs; absent: their default.
@@ -121,6 +128,8 @@ Options parse(int argc, char** argv) {
       options.tiles = static_cast<std::size_t>(number(value));
     } else if (name == "--families") {
       options.families = split(value);
+    } else if (name == "--spread") {
+      options.spread = split(value);
     } else if (name == "--scopes") {
       options.scopes = split(value);
     } else if (name == "--configs") {
@@ -260,7 +269,13 @@ class Bench {
     std::vector<TileConfig> configs = family.space(device_.info, problem_of(shape), m);
     configs.insert(configs.begin(), family.heuristic(device_.info, problem_of(shape), m));
     configs.erase(std::remove(configs.begin() + 1, configs.end(), TileConfig(configs.front())), configs.end());
-    configs.resize(std::min(configs.size(), options_.tiles));
+    const std::size_t count = std::min(configs.size(), options_.tiles);
+    if (std::ranges::find(options_.spread, family.name()) != options_.spread.end()) {
+      for (std::size_t i = 0; i < count; ++i) {
+        configs[i] = configs[i * configs.size() / count];
+      }
+    }
+    configs.resize(count);
     if (options_.pdl && !family.is_vendor()) {
       for (TileConfig& config : configs) {
         config.set("PDL", *options_.pdl);
@@ -307,7 +322,9 @@ class Bench {
     args.workspace = workspaces_.back()->data();
     args.workspace_bytes = bytes;
     std::vector<TimedCall> calls;
-    const std::size_t rounds = std::max<std::size_t>(1, 60 / weights_.size());
+    const auto calls_wanted =
+        static_cast<std::size_t>(std::max<std::int64_t>(1, kCalls * kManyRows / std::max(m, kManyRows)));
+    const std::size_t rounds = std::max<std::size_t>(1, calls_wanted / weights_.size());
     for (std::size_t i = 0; i < rounds * weights_.size(); ++i) {
       calls.emplace_back([args, weight = weights_[i % weights_.size()], run = kernel.get()](void* stream) mutable {
         args.stream = stream;
@@ -383,9 +400,10 @@ class Bench {
   void write() {
     std::ofstream out(options_.json);
     out << format(
-        "{{\"device_name\": \"{}\", \"unit\": \"us\", \"protocol\": \"median of {} replays of a graph of >= 60 calls, cold "
+        "{{\"device_name\": \"{}\", \"unit\": \"us\", \"protocol\": \"median of {} replays of a graph of >= 60 calls (fewer "
+        "beyond M = {}), cold "
         "weights, candidates interleaved\", \"rows\": [",
-        device_.info.name, kReplays);
+        device_.info.name, kReplays, kManyRows);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const Row& row = rows_[i];
       out << format(

@@ -11,6 +11,8 @@
 #include "octile/kernels/cuda/cutlass_tiles.h"
 #include "octile/kernels/cuda/hopper_decode_config.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
+#include "octile/kernels/cuda/hopper_wgmma_config.h"
+#include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/warmup.h"
 #include "octile/kernels/known_devices.h"
@@ -108,6 +110,59 @@ inline std::vector<TileConfig> to_configs(const std::vector<DecodeTile>& tiles) 
   return configs;
 }
 
+inline WgmmaTile wgmma_tile(int tokens, int channels, int groups, bool in_turn, int cluster_m, int cluster_n, int stages,
+                            int block_k = 128) {
+  WgmmaTile tile;
+  tile.tokens = tokens;
+  tile.channels = channels;
+  tile.groups = groups;
+  tile.in_turn = in_turn;
+  tile.cluster_m = cluster_m;
+  tile.cluster_n = cluster_n;
+  tile.stages = stages;
+  tile.block_k = block_k;
+  return tile;
+}
+
+// Every width; every way for warpgroups to share tiles or take turns, alone and with both kinds of clusters; short and long
+// rings; orders of tiles in which the last group is narrower; weights requested ahead by one stage.
+inline std::vector<WgmmaTile> wgmma_tiles_of_every_kind() {
+  std::vector<WgmmaTile> tiles = {wgmma_tile(16, 64, 1, false, 1, 1, 12),      wgmma_tile(24, 64, 1, false, 2, 1, 4),
+                                  wgmma_tile(32, 64, 1, false, 1, 2, 3, 256),  wgmma_tile(40, 128, 1, false, 2, 1, 6),
+                                  wgmma_tile(48, 192, 1, false, 1, 2, 2),      wgmma_tile(56, 64, 2, true, 1, 1, 5),
+                                  wgmma_tile(64, 64, 2, true, 2, 1, 2, 256),   wgmma_tile(72, 128, 2, false, 1, 1, 7),
+                                  wgmma_tile(80, 128, 2, false, 1, 2, 2, 256), wgmma_tile(88, 128, 2, true, 2, 1, 4),
+                                  wgmma_tile(96, 128, 2, true, 1, 2, 2, 256),  wgmma_tile(104, 192, 2, true, 1, 1, 5),
+                                  wgmma_tile(112, 192, 2, true, 2, 1, 3),      wgmma_tile(120, 192, 3, false, 1, 1, 4),
+                                  wgmma_tile(128, 192, 3, false, 1, 2, 2),     wgmma_tile(136, 256, 2, false, 1, 1, 4),
+                                  wgmma_tile(144, 256, 2, false, 1, 2, 3),     wgmma_tile(152, 64, 3, true, 1, 1, 7),
+                                  wgmma_tile(160, 64, 1, false, 1, 2, 6),      wgmma_tile(168, 128, 2, true, 2, 1, 5),
+                                  wgmma_tile(176, 64, 1, false, 1, 1, 2, 256), wgmma_tile(184, 192, 3, false, 2, 1, 4),
+                                  wgmma_tile(192, 128, 2, true, 1, 2, 3),      wgmma_tile(200, 64, 2, true, 1, 1, 4),
+                                  wgmma_tile(208, 128, 2, false, 1, 1, 4),     wgmma_tile(216, 64, 1, false, 2, 1, 5),
+                                  wgmma_tile(224, 128, 2, false, 1, 2, 4),     wgmma_tile(232, 64, 2, true, 2, 1, 5),
+                                  wgmma_tile(240, 64, 1, false, 1, 2, 4),      wgmma_tile(248, 128, 2, false, 2, 1, 2),
+                                  wgmma_tile(256, 128, 2, false, 1, 1, 4),     wgmma_tile(128, 128, 2, true, 2, 1, 5),
+                                  wgmma_tile(64, 128, 3, true, 1, 2, 6),       wgmma_tile(64, 256, 2, false, 2, 1, 2, 256)};
+  for (const int group_m : {1, 3}) {
+    WgmmaTile& tile = tiles.emplace_back(wgmma_tile(16, 64, 1, false, 1, 1, 5));
+    tile.group_m = group_m;
+    tile.prefetch = group_m;
+  }
+  return tiles;
+}
+
+// Of these, the ones that are legal for the problem: precise mode wants registers, fp32 outputs shared memory.
+inline std::vector<TileConfig> legal_wgmma_tiles(const Problem& problem) {
+  std::vector<TileConfig> configs;
+  for (const WgmmaTile& tile : wgmma_tiles_of_every_kind()) {
+    if (hopper_wgmma_family().check(*known_device("NVIDIA_H200"), problem, to_config(tile))) {
+      configs.push_back(to_config(tile));
+    }
+  }
+  return configs;
+}
+
 // The library's own choice and the head of its search, which depends on the shape.
 inline std::vector<TileConfig> cublaslt_algorithms(const Problem& problem, std::int64_t m) {
   constexpr std::size_t kMost = 16;
@@ -153,6 +208,14 @@ inline const std::vector<FamilyUnderTest>& families_under_test() {
        [](const Problem& problem, std::int64_t) { return legal_decode_tiles(problem); },
        [] { return to_configs({{8, 2, 4, 1}, {8, 1, 12, 2}, {32, 4, 2, 2}}); },
        [] { return to_config(DecodeTile{128, 1, 4, 1}); }, [](Problem& problem) { problem.numerics = Numerics::baseline; }},
+      {"hopper_wgmma", hopper_wgmma_family, [](const Problem& problem, std::int64_t) { return legal_wgmma_tiles(problem); },
+       [] {
+         return std::vector{to_config(wgmma_tile(16, 64, 1, false, 1, 1, 4)),
+                            to_config(wgmma_tile(72, 128, 2, false, 2, 1, 3)),
+                            to_config(wgmma_tile(64, 64, 2, true, 1, 2, 5))};
+       },
+       [] { return to_config(wgmma_tile(128, 128, 2, true, 1, 1, 5)); },
+       [](Problem& problem) { problem.numerics = Numerics::baseline; }},
       {"cublaslt", cublaslt_family, cublaslt_algorithms, [] { return std::vector<TileConfig>{{}}; },
        [] { return TileConfig{}; }, [](Problem& problem) { problem.numerics = Numerics::baseline; }},
       {"cutlass", cutlass_family, [](const Problem&, std::int64_t) { return cutlass_kernels(); },

@@ -4,6 +4,7 @@
 #include "octile/kernels/cuda/ada_mma_family.h"
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
+#include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "support/gpu.h"
 #include "support/random.h"
 
@@ -107,6 +108,13 @@ TEST(PdlChain, HopperDecodeGivesTheBitsOfTheChainWithout) {
   OCTILE_REQUIRE_GPU();
   for (const std::int64_t m : {1, 16, 64}) {
     expect_same_bits_in_every_mode(hopper_decode_family(), m);
+  }
+}
+
+TEST(PdlChain, HopperWgmmaGivesTheBitsOfTheChainWithout) {
+  OCTILE_REQUIRE_GPU();
+  for (const std::int64_t m : {80, 300}) {
+    expect_same_bits_in_every_mode(hopper_wgmma_family(), m);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/cutlass_family.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
+#include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "octile/kernels/cuda/module_store.h"
 #include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/stream_floor.h"
@@ -46,8 +47,8 @@ class CudaBackend final : public Backend {
   std::string no_device_reason() const override { return octile::cuda::no_device_reason(); }
 
   std::span<const KernelFamily* const> families() const noexcept override {
-    static const std::array<const KernelFamily*, 4> kFamilies = {&hopper_decode_family(), &ada_mma_family(),
-                                                                 &cublaslt_family(), &cutlass_family()};
+    static const std::array<const KernelFamily*, 5> kFamilies = {&hopper_decode_family(), &hopper_wgmma_family(),
+                                                                 &ada_mma_family(), &cublaslt_family(), &cutlass_family()};
     return kFamilies;
   }
 

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[m, n] = (sum_k x[m, k] * w[n, k] * sw[n]) * sx[m] + bias[n] with wgmma on e4m3: the family `hopper_wgmma`, for many
+// tokens.
+//
+// Here a linear costs multiplications, 4096 a clock an SM, and what feeds them. The channels are the 64-row operand, the
+// tokens the other one, in steps of 8, so that M = 144 is one tile of 144:
+//
+//   block = producers + GROUPS warpgroups             ring of STAGES in shared memory
+//     a thread for weights  -- TMA -->  [ w: BLOCK_SIZE_N x K ]   full  (both threads' bytes have landed)
+//     a thread for codes    -- TMA -->  [ x: BLOCK_SIZE_M x K ]   empty (all readers have released it)
+//     warpgroups            <- wgmma --  64 channels x BLOCK_SIZE_M tokens of sums a row block, in registers
+//
+// together (PINGPONG 0): the warpgroups share a tile's channels. In turn (PINGPONG 1): each multiplies every GROUPS-th tile
+// alone, and while one writes its outputs the next multiplies.
+//
+// A block takes tile after tile (grid = SMs at most), GROUP_SIZE_M token tiles for each tile of channels, so that what runs
+// at the same time reads the same rows from L2. The blocks of a cluster take neighbouring tiles and each loads half of the
+// operand that they share, for both (CLUSTER_M: two token tiles share the weights; CLUSTER_N: two channel tiles the codes).
+// Rows beyond M and N and bytes beyond K arrive as zeros from TMA; nothing is stored there.
+//
+// Every sum is one chain along K in the order of hopper_decode without split and chains: the same bits.
+//
+// No role may count otherwise than the others, or the device hangs. So all of them walk the same loop: for_each_tile(), and
+// in it stages_of() stages. What makes a wait end:
+//   full[slot], round r:  its two requesting threads arrive once each in every round of the slot, and the bytes they expect
+//     come from requests that they, and in a cluster their peers, make in round r of the same slot: peers walk the same
+//     tiles. A peer's bytes may be counted before this block expects them; the round cannot end without this block's
+//     arrivals.
+//   empty[slot], round r: kReleases arrivals, one of each warp that reads the slot, in each block of the cluster. Such a
+//   warp
+//     releases a slot once in each round that is its own. It cannot arrive for round r + 1 before round r has ended, since
+//     full[slot] of r + 1 needs the threads that wait for empty[slot] of round r, those of the peer too.
+//   First round: a fresh barrier counts as having ended the round before (parity 1), so that producers need no special case.
+//   A parity tells a round from the one before only. So nobody may wait for full[slot] of round r while round r - 1 is under
+//     way, and a warpgroup that leaves out the tiles of others would: it begins its tile when the one that has the tile
+//     before has seen all of that tile's stages land (await_turn(), pass_turn(); each has one arrival for one wait).
+// A block leaves when its cluster has: nobody's arrival or bytes can come for one that is gone.
+//
+// Defines: BLOCK_SIZE_N (channels: 64..256 in steps of 64), BLOCK_SIZE_M (tokens: 16..256 in steps of 8), BLOCK_SIZE_K (128
+// or 256), STAGES, GROUPS (1..3), PINGPONG (0/1), CLUSTER_M, CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted
+// every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+#include "cluster.cuh"
+#include "tma.cuh"
+#include "wgmma.cuh"
+#include "wgmma_wide.cuh"
+
+struct HopperWgmmaParams {
+  const float* sx;    // [m]
+  const float* sw;    // [n]
+  const float* bias;  // [n] or nullptr.
+  void* y;            // [m, n] of OUT_TYPE, row stride y_stride elements.
+  i64 m;              // Below 2^31, as n and k are.
+  i64 n;
+  i64 k;
+  i64 y_stride;
+  u32 tiles_m;  // A cluster's tiles along tokens and channels.
+  u32 tiles_n;
+  u32 group_m;    // Of tiles_m, for each tile of channels.
+  u32 early;      // Stages of weights requested before the wait for the kernel before.
+  u32 y_aligned;  // 1: base and row stride of y are multiples of 16 bytes.
+  u32 unused;
+};
+
+static_assert(sizeof(HopperWgmmaParams) == 88, "the host fills the same struct");
+
+constexpr u32 kCluster = CLUSTER_M * CLUSTER_N;
+constexpr u32 kConsumers = 128 * GROUPS;
+// Registers move between whole warpgroups only; one multiplying warpgroup has enough without.
+constexpr bool kMovesRegisters = GROUPS > 1;
+constexpr u32 kProducers = kMovesRegisters ? 128 : 64;
+constexpr u32 kProducerRegisters = GROUPS == 2 ? 40 : 32;
+constexpr u32 kConsumerRegisters = GROUPS == 2 ? 232 : 160;
+constexpr u32 kRowBlocks = BLOCK_SIZE_N / 64 / (PINGPONG ? 1 : GROUPS);  // Of 64 channels, a warpgroup's.
+constexpr u32 kGroupChannels = 64 * kRowBlocks;
+constexpr u32 kSums = BLOCK_SIZE_M / 2;  // A thread's, of a row block.
+constexpr u32 kChunkBytes = 128;
+constexpr u32 kChunks = BLOCK_SIZE_K / kChunkBytes;
+constexpr u32 kChunkW = BLOCK_SIZE_N * kChunkBytes;
+constexpr u32 kChunkX = BLOCK_SIZE_M * kChunkBytes;
+constexpr u32 kBytesW = kChunks * kChunkW;
+constexpr u32 kBytesX = kChunks * kChunkX;
+constexpr u32 kBytesStage = kBytesW + kBytesX;
+constexpr u32 kBytesRing = STAGES * kBytesStage;
+// What a block itself requests: where CLUSTER_M (CLUSTER_N) blocks share an operand, its part for all of them.
+constexpr u32 kRequestedW = BLOCK_SIZE_N / CLUSTER_M;
+constexpr u32 kRequestedX = BLOCK_SIZE_M / CLUSTER_N;
+constexpr u32 kBoxRowsW = kRequestedW % 64 == 0 ? 64 : 32;
+constexpr u32 kReleases = 4 * (PINGPONG ? 1 : GROUPS) * kCluster;
+
+// Outputs on their way: slabs of tokens, two of each warpgroup.
+constexpr u32 kOutBytes = OUT_TYPE == 2 ? 4 : 2;
+constexpr u32 kSlabTokens = OUT_TYPE == 2 ? 8 : 16;
+constexpr u32 kSlabPitch = kGroupChannels * kOutBytes + 16;  // Bytes a token; without bank conflicts.
+constexpr u32 kSlabBytes = kSlabTokens * kSlabPitch;
+constexpr u32 kVectorsOfToken = kGroupChannels * kOutBytes / 16;
+constexpr u32 kElementsOfVector = 16 / kOutBytes;
+constexpr u32 kScales =
+    2 * kGroupChannels + BLOCK_SIZE_M;  // Channels' scales, biases, tokens' scales; floats of a warpgroup.
+
+static_assert(BLOCK_SIZE_M % 8 == 0 && BLOCK_SIZE_M >= 16 && BLOCK_SIZE_M <= 256, "columns of one wgmma");
+static_assert(kRowBlocks >= 1 && BLOCK_SIZE_N == kGroupChannels * (PINGPONG ? 1 : GROUPS), "whole row blocks a warpgroup");
+static_assert(kCluster <= 2 && kRequestedX % 8 == 0, "halves of whole swizzle atoms");
+static_assert(kSlabTokens * kVectorsOfToken == 128 * kRowBlocks, "a slab is a few whole vectors a thread");
+
+extern __shared__ __align__(1024) u8 ring_memory[];
+
+struct Shared {
+  u32 ring;   // STAGES stages: kChunks chunks of weights, then as many of codes.
+  u32 full;   // STAGES barriers "has landed".
+  u32 empty;  // STAGES barriers "has been read".
+};
+
+// A place in the ring and the parity of its round, for whoever waits for it to be filled.
+struct Place {
+  u32 slot = 0;
+  u32 parity = 0;
+
+  __device__ __forceinline__ void next() {
+    if (++slot == STAGES) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+  // As `stages` times next().
+  __device__ __forceinline__ void skip(u32 stages) {
+    const u32 far = slot + stages;
+    slot = far % STAGES;
+    parity ^= (far / STAGES) & 1;
+  }
+};
+
+struct Tile {
+  u32 token;
+  u32 channel;
+  u32 turn;   // Of this block's tiles, from 0;
+  bool last;  // the last of them.
+};
+
+__device__ __forceinline__ u32 rank_in_cluster() { return kCluster == 1 ? 0 : blockIdx.x % kCluster; }
+
+__device__ __forceinline__ u32 stages_of(const HopperWgmmaParams& p) {
+  return (static_cast<u32>(p.k) + BLOCK_SIZE_K - 1) / BLOCK_SIZE_K;
+}
+
+// The tiles of this block, in order. Blocks of a cluster have equally many; one that lies beyond M or N is all zeros.
+template <class Body>
+__device__ __forceinline__ void for_each_tile(const HopperWgmmaParams& p, const Body& body) {
+  const u32 tiles = p.tiles_m * p.tiles_n;
+  const u32 step = gridDim.x / kCluster;
+  const u32 rank = rank_in_cluster();
+  u32 turn = 0;
+  for (u32 index = blockIdx.x / kCluster; index < tiles; index += step, ++turn) {
+    const u32 group = index / (p.group_m * p.tiles_n);
+    const u32 first = group * p.group_m;
+    const u32 height = min(p.tiles_m - first, p.group_m);
+    const u32 inside = index - first * p.tiles_n;
+    const u32 tile_m = first + inside % height;
+    const u32 tile_n = inside / height;
+    body(Tile{(tile_m * CLUSTER_M + (CLUSTER_M == 2 ? rank : 0)) * BLOCK_SIZE_M,
+              (tile_n * CLUSTER_N + (CLUSTER_N == 2 ? rank : 0)) * BLOCK_SIZE_N, turn, index + step >= tiles});
+  }
+}
+
+// One request: for this block, or for both of a cluster that share the operand.
+template <bool kShared>
+__device__ __forceinline__ void request(u32 destination, const TensorMap& map, u32 k, u32 row, u32 barrier) {
+  if constexpr (kShared) {
+    request_box_for(destination, map, k, row, barrier, 3);
+  } else {
+    request_box(destination, map, k, row, barrier);
+  }
+}
+
+// One thread each for weights and codes: the weights of the first stages need not wait for the kernel that makes the codes.
+__device__ __forceinline__ void request_weights(const TensorMap& map, const HopperWgmmaParams& p, const Shared& shared) {
+  const u32 part = CLUSTER_M == 2 ? rank_in_cluster() * kRequestedW : 0;
+  const u32 stages = stages_of(p);
+  u32 requested = 0;
+  Place place;
+  for_each_tile(p, [&](const Tile& tile) {
+    for (u32 s = 0; s < stages; ++s) {
+      if (requested++ == p.early) dependency_wait();
+      const u32 full = shared.full + 8 * place.slot;
+      barrier_wait(shared.empty + 8 * place.slot, place.parity ^ 1);
+      barrier_expect(full, kBytesW);
+#pragma unroll
+      for (u32 c = 0; c < kChunks; ++c) {
+#pragma unroll
+        for (u32 row = 0; row < kRequestedW; row += kBoxRowsW) {
+          request<CLUSTER_M == 2>(shared.ring + place.slot * kBytesStage + c * kChunkW + (part + row) * kChunkBytes, map,
+                                  (s * kChunks + c) * kChunkBytes, tile.channel + part + row, full);
+        }
+      }
+      place.next();
+    }
+  });
+}
+__device__ __forceinline__ void request_codes(const TensorMap& map, const HopperWgmmaParams& p, const Shared& shared) {
+  const u32 part = CLUSTER_N == 2 ? rank_in_cluster() * kRequestedX : 0;
+  const u32 stages = stages_of(p);
+  Place place;
+  for_each_tile(p, [&](const Tile& tile) {
+    for (u32 s = 0; s < stages; ++s) {
+      const u32 full = shared.full + 8 * place.slot;
+      barrier_wait(shared.empty + 8 * place.slot, place.parity ^ 1);
+      barrier_expect(full, kBytesX);
+#pragma unroll
+      for (u32 c = 0; c < kChunks; ++c) {
+        request<CLUSTER_N == 2>(shared.ring + place.slot * kBytesStage + kBytesW + c * kChunkX + part * kChunkBytes, map,
+                                (s * kChunks + c) * kChunkBytes, tile.token + part, full);
+      }
+      place.next();
+    }
+  });
+}
+
+// A warp has read a slot: says so to every block that may fill it.
+__device__ __forceinline__ void release(const Shared& shared, u32 slot) {
+  const u32 empty = shared.empty + 8 * slot;
+  if constexpr (kCluster == 1) {
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty);
+  } else {
+    if (threadIdx.x % 32 < kCluster) barrier_arrive_at(empty, threadIdx.x % 32);
+  }
+}
+
+// Of a tile's channels, the first that a warpgroup multiplies.
+__device__ __forceinline__ u32 first_row_of(u32 group) { return PINGPONG ? 0 : group * kGroupChannels; }
+
+// Barriers of 128 threads of one warpgroup, and of two that follow each other.
+__device__ __forceinline__ void group_barrier(u32 group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
+__device__ __forceinline__ void await_turn(u32 group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(1 + GROUPS + group) : "memory");
+}
+__device__ __forceinline__ void pass_turn(u32 group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(1 + GROUPS + (group + 1 == GROUPS ? 0 : group + 1)) : "memory");
+}
+
+// A tile's sums. A slot is given back when its multiplications have ended; the next ones have been issued by then. Precise
+// mode promotes a chunk while the next one of its stage runs, and at a stage's end lets the other warpgroups multiply.
+__device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 stages, const Tile& tile, u32 group,
+                                         const Shared& shared, Place& place) {
+  if (PINGPONG && tile.turn != 0) await_turn(group);
+#pragma unroll
+  for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+    for (u32 i = 0; i < kSums; ++i) sums[r][i] = 0.0f;
+  }
+#if PRECISE
+  constexpr u32 kParts = kChunks < 2 ? kChunks : 2;
+  float parts[kParts][kRowBlocks][kSums];
+#pragma unroll
+  for (u32 part = 0; part < kParts; ++part) {
+#pragma unroll
+    for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+      for (u32 i = 0; i < kSums; ++i) parts[part][r][i] = 0.0f;
+    }
+  }
+#else
+  u32 slot_before = 0;
+#endif
+  for (u32 s = 0; s < stages; ++s) {
+    barrier_wait(shared.full + 8 * place.slot, place.parity);
+    const u64 w = wgmma_descriptor(shared.ring + place.slot * kBytesStage + first_row_of(group) * kChunkBytes);
+    const u64 x = wgmma_descriptor(shared.ring + place.slot * kBytesStage + kBytesW);
+    // Of row block r, chunk c, and step of 32 elements; a descriptor counts 16 bytes.
+    constexpr u32 kStep = 32 >> 4;
+#if PRECISE
+#pragma unroll
+    for (u32 c = 0; c <= kChunks; ++c) {
+      if (c < kChunks) {
+        wgmma_fence();
+#pragma unroll
+        for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+          for (u32 step = 0; step < 4; ++step) {
+            wgmma(parts[c % kParts][r], w + (c * kChunkW + r * 64 * kChunkBytes >> 4) + kStep * step,
+                  x + (c * kChunkX >> 4) + kStep * step, step == 0 ? 0 : 1);
+          }
+        }
+        wgmma_commit();
+      }
+      if (c == 0) continue;
+#pragma unroll
+      for (u32 r = 0; r < kRowBlocks; ++r) {
+        if (c < kChunks) {
+          wgmma_wait_for<1>(parts[(c - 1) % kParts][r]);
+        } else {
+          wgmma_wait_for<0>(parts[(c - 1) % kParts][r]);
+        }
+      }
+      if (c == kChunks) release(shared, place.slot);
+#pragma unroll
+      for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+        for (u32 i = 0; i < kSums; ++i) sums[r][i] += parts[(c - 1) % kParts][r][i];
+      }
+    }
+#else
+    wgmma_fence();
+#pragma unroll
+    for (u32 c = 0; c < kChunks; ++c) {
+#pragma unroll
+      for (u32 step = 0; step < 4; ++step) {
+#pragma unroll
+        for (u32 r = 0; r < kRowBlocks; ++r) {
+          wgmma(sums[r], w + (c * kChunkW + r * 64 * kChunkBytes >> 4) + kStep * step, x + (c * kChunkX >> 4) + kStep * step,
+                1);
+        }
+      }
+    }
+    wgmma_commit();
+    wgmma_wait_all_but_last();
+    if (s > 0) release(shared, slot_before);
+    slot_before = place.slot;
+#endif
+    place.next();
+  }
+  if (PINGPONG && !tile.last) pass_turn(group);
+#if !PRECISE
+#pragma unroll
+  for (u32 r = 0; r < kRowBlocks; ++r) wgmma_wait_for<0>(sums[r]);
+  release(shared, slot_before);
+#endif
+}
+
+// The scales of a tile on their way from memory: asked for before its multiplications, needed behind them.
+struct Scales {
+  static constexpr u32 kOfChannels = (kGroupChannels + 127) / 128;
+  static constexpr u32 kOfTokens = (BLOCK_SIZE_M + 127) / 128;
+  float channels[kOfChannels];
+  float biases[kOfChannels];
+  float tokens[kOfTokens];
+
+  __device__ __forceinline__ void load(const HopperWgmmaParams& p, u32 channel, u32 token) {
+    const u32 thread = threadIdx.x % 128;
+#pragma unroll
+    for (u32 i = 0; i < kOfChannels; ++i) {
+      const u32 at = channel + thread + 128 * i;
+      channels[i] = at < p.n ? p.sw[at] : 0.0f;
+      biases[i] = p.bias != nullptr && at < p.n ? p.bias[at] : 0.0f;
+    }
+#pragma unroll
+    for (u32 i = 0; i < kOfTokens; ++i) {
+      const u32 at = token + thread + 128 * i;
+      tokens[i] = at < p.m ? load_relaxed_f32(p.sx + at) : 0.0f;
+    }
+  }
+  // To floats [kScales] of shared memory.
+  __device__ __forceinline__ void store(float* scales) const {
+    const u32 thread = threadIdx.x % 128;
+#pragma unroll
+    for (u32 i = 0; i < kOfChannels; ++i) {
+      if (thread + 128 * i < kGroupChannels) {
+        scales[thread + 128 * i] = channels[i];
+        scales[kGroupChannels + thread + 128 * i] = biases[i];
+      }
+    }
+#pragma unroll
+    for (u32 i = 0; i < kOfTokens; ++i) {
+      if (thread + 128 * i < BLOCK_SIZE_M) scales[2 * kGroupChannels + thread + 128 * i] = tokens[i];
+    }
+  }
+};
+
+// (sum * sw) * sx + bias of a thread's sums of eight tokens in a row block, as [channel, channel + 8][token, token + 1].
+struct Quad {
+  float of[2][2];
+};
+__device__ __forceinline__ Quad outputs_of(const float* sums, const float (&sw)[2], const float (&bias)[2], float2 sx,
+                                           bool has_bias) {
+  Quad quad;
+#pragma unroll
+  for (u32 half = 0; half < 2; ++half) {
+#pragma unroll
+    for (u32 e = 0; e < 2; ++e) {
+      const float scaled = __fmul_rn(__fmul_rn(sums[2 * half + e], sw[half]), e == 0 ? sx.x : sx.y);
+      quad.of[half][e] = has_bias ? __fadd_rn(scaled, bias[half]) : scaled;
+    }
+  }
+  return quad;
+}
+__device__ __forceinline__ u32 packed(const float (&pair)[2]) {
+  return static_cast<u32>(Output<OUT_TYPE>::convert(pair[0])) | static_cast<u32>(Output<OUT_TYPE>::convert(pair[1])) << 16;
+}
+
+// A vector of outputs from shared memory to y: whole where that may be, else those inside.
+__device__ __forceinline__ void store_vector(const HopperWgmmaParams& p, u32 source, i64 token, u32 channel) {
+  using Element = typename Output<OUT_TYPE>::Element;
+  union {
+    uint4 vector;
+    Element elements[kElementsOfVector];
+  } values;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(values.vector.x), "=r"(values.vector.y), "=r"(values.vector.z), "=r"(values.vector.w)
+               : "r"(source)
+               : "memory");
+  Element* const target = static_cast<Element*>(p.y) + token * p.y_stride + channel;
+  if (p.y_aligned != 0 && channel + kElementsOfVector <= p.n) {
+    *reinterpret_cast<uint4*>(target) = values.vector;
+  } else {
+#pragma unroll
+    for (u32 e = 0; e < kElementsOfVector; ++e) {
+      if (channel + e < p.n) target[e] = values.elements[e];
+    }
+  }
+}
+
+// Sums to y, by a warpgroup: slab after slab of tokens is scaled, narrowed, turned in shared memory to rows along the
+// channels, and stored in vectors of 16 bytes. Thread t of warp w holds channels 16 w + t / 4 (+ 8) of each row block, of
+// tokens 8 j + 2 (t % 4) (+ 1).
+//
+// One barrier a slab suffices for two buffers: who writes slab i + 2 has passed the barrier of slab i + 1, and everyone who
+// arrives there has read slab i. The first barrier holds the scales, and keeps the tile before's last slabs.
+__device__ __forceinline__ void write_outputs(const float (&sums)[kRowBlocks][kSums], const HopperWgmmaParams& p,
+                                              u32 channel, u32 token, const float* scales, u32 slabs, u32 group) {
+  const u32 lane = threadIdx.x % 32;
+  const u32 warp_row = threadIdx.x % 128 / 32 * 16;
+  group_barrier(group);
+  float sw[kRowBlocks][2];
+  float bias[kRowBlocks][2];
+#pragma unroll
+  for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+      sw[r][half] = scales[64 * r + warp_row + 8 * half + lane / 4];
+      bias[r][half] = scales[kGroupChannels + 64 * r + warp_row + 8 * half + lane / 4];
+    }
+  }
+  const float* const sx = scales + 2 * kGroupChannels + lane % 4 * 2;
+  const bool has_bias = p.bias != nullptr;
+#pragma unroll
+  for (u32 first = 0; first < BLOCK_SIZE_M; first += kSlabTokens) {
+    const u32 slab = slabs + first / kSlabTokens % 2 * kSlabBytes;
+#pragma unroll
+    for (u32 r = 0; r < kRowBlocks; ++r) {
+      if constexpr (OUT_TYPE == 2) {
+        const Quad quad =
+            outputs_of(&sums[r][first / 2], sw[r], bias[r], *reinterpret_cast<const float2*>(sx + first), has_bias);
+        const u32 at = slab + lane % 4 * 2 * kSlabPitch + (64 * r + warp_row + lane / 4) * 4;
+#pragma unroll
+        for (u32 half = 0; half < 2; ++half) {
+#pragma unroll
+          for (u32 e = 0; e < 2; ++e) {
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(at + e * kSlabPitch + 32 * half), "f"(quad.of[half][e]) : "memory");
+          }
+        }
+      } else {
+        u32 matrices[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (u32 j = 0; j < 2; ++j) {
+          if (first + 8 * j >= BLOCK_SIZE_M) continue;  // The last slab may be half a one.
+          const Quad quad = outputs_of(&sums[r][first / 2 + 4 * j], sw[r], bias[r],
+                                       *reinterpret_cast<const float2*>(sx + first + 8 * j), has_bias);
+          matrices[2 * j] = packed(quad.of[0]);
+          matrices[2 * j + 1] = packed(quad.of[1]);
+        }
+        stmatrix_x4_transposed(slab + (lane / 16 * 8 + lane % 8) * kSlabPitch + (64 * r + warp_row + lane / 8 % 2 * 8) * 2,
+                               matrices);
+      }
+    }
+    group_barrier(group);
+#pragma unroll
+    for (u32 r = 0; r < kRowBlocks; ++r) {
+      const u32 vector = threadIdx.x % 128 + 128 * r;
+      const u32 row = vector / kVectorsOfToken;
+      const u32 column = channel + vector % kVectorsOfToken * kElementsOfVector;
+      if (first + row < BLOCK_SIZE_M && token + first + row < p.m && column < p.n) {
+        store_vector(p, slab + row * kSlabPitch + vector % kVectorsOfToken * 16, token + first + row, column);
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kConsumers + kProducers, 1)
+    octile_hopper_wgmma(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x,
+                        const HopperWgmmaParams p) {
+  launch_dependents();
+  Shared shared;
+  shared.ring = shared_address(ring_memory);
+  const u32 slabs = shared.ring + kBytesRing;
+  shared.full = slabs + GROUPS * 2 * kSlabBytes;
+  shared.empty = shared.full + 8 * STAGES;
+  float* const scales = reinterpret_cast<float*>(ring_memory + kBytesRing + GROUPS * 2 * kSlabBytes + 16 * STAGES);
+  if (threadIdx.x == kConsumers) prefetch_map(map_w);
+  if (threadIdx.x == kConsumers + 32) prefetch_map(map_x);
+  if (threadIdx.x < STAGES) {
+    barrier_init(shared.full + 8 * threadIdx.x, 2);
+    barrier_init(shared.empty + 8 * threadIdx.x, kReleases);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  if constexpr (kCluster == 1) {
+    __syncthreads();
+  } else {
+    cluster_barrier();
+  }
+
+  if (threadIdx.x >= kConsumers) {
+    if constexpr (kMovesRegisters) give_registers_back<kProducerRegisters>();
+    if (threadIdx.x == kConsumers) {
+      request_weights(map_w, p, shared);
+    } else if (threadIdx.x == kConsumers + 32) {
+      dependency_wait();
+      request_codes(map_x, p, shared);
+    }
+  } else {
+    if constexpr (kMovesRegisters) take_registers<kConsumerRegisters>();
+    const u32 group = threadIdx.x / 128;
+    const u32 first_row = first_row_of(group);
+    float* const group_scales = scales + group * kScales;
+    const u32 group_slabs = slabs + group * 2 * kSlabBytes;
+    const u32 stages = stages_of(p);
+    Place place;
+    dependency_wait();
+    for_each_tile(p, [&](const Tile& tile) {
+      if (PINGPONG && tile.turn % GROUPS != group) {
+        place.skip(stages);
+        return;
+      }
+      Scales loaded;
+      loaded.load(p, tile.channel + first_row, tile.token);
+      float sums[kRowBlocks][kSums];
+      multiply(sums, stages, tile, group, shared, place);
+      loaded.store(group_scales);
+      write_outputs(sums, p, tile.channel + first_row, tile.token, group_scales, group_slabs, group);
+    });
+  }
+  if constexpr (kCluster > 1) cluster_barrier();  // Arrivals and bytes for this block have come, or will not.
+}

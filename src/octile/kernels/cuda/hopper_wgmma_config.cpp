@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Legal configs of `hopper_wgmma`, and the defines of a config.
+#include "octile/kernels/cuda/hopper_wgmma_config.h"
+
+#include "octile/core/format.h"
+#include "octile/kernels/cuda/config_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace octile::cuda {
+namespace {
+
+constexpr int kRegistersPerSm = 65536;
+constexpr int kMostRowBlocks = 3;
+// ptxas wants every operand of one instruction within the registers that a thread starts with.
+constexpr int kMostTokensOfThreeGroups = 192;
+
+constexpr std::array kKeys = {ConfigKey{"BLOCK_SIZE_M", 16, 256, std::nullopt},
+                              ConfigKey{"BLOCK_SIZE_N", 64, 256, std::nullopt},
+                              ConfigKey{"BLOCK_SIZE_K", 128, 256, 128, KeyValues::powers_of_two},
+                              ConfigKey{"num_stages", 2, 32, std::nullopt},
+                              ConfigKey{"WARPGROUPS", 1, 3, 2},
+                              ConfigKey{"PINGPONG", 0, 1, 0},
+                              ConfigKey{"CLUSTER_M", 1, 2, 1},
+                              ConfigKey{"CLUSTER_N", 1, 2, 1},
+                              ConfigKey{"GROUP_SIZE_M", 1, 1024, 8},
+                              ConfigKey{"PREFETCH", 0, 32, 0},
+                              ConfigKey{"PDL", 0, 2, 1}};
+
+Error illegal(const WgmmaTile& tile, std::string_view reason) {
+  return make_error(ErrorCode::invalid_argument, "hopper_wgmma: {} is not legal: {}", to_config(tile).to_json(), reason);
+}
+
+}  // namespace
+
+Expected<WgmmaTile> parse_wgmma_tile(const TileConfig& config) {
+  const auto found = config_values("hopper_wgmma", config, kKeys);
+  if (!found) {
+    return found.error();
+  }
+  const std::vector<int>& values = *found;
+  WgmmaTile tile;
+  tile.tokens = values[0];
+  tile.channels = values[1];
+  tile.block_k = values[2];
+  tile.stages = values[3];
+  tile.groups = values[4];
+  tile.in_turn = values[5] != 0;
+  tile.cluster_m = values[6];
+  tile.cluster_n = values[7];
+  tile.group_m = values[8];
+  tile.prefetch = values[9];
+  tile.pdl = static_cast<Pdl>(values[10]);
+  return tile;
+}
+
+TileConfig to_config(const WgmmaTile& tile) {
+  const WgmmaTile defaults;
+  TileConfig config;
+  const auto set_unless = [&](const char* key, int value, int fallback) {
+    if (value != fallback) {
+      config.set(key, value);
+    }
+  };
+  config.set("BLOCK_SIZE_M", tile.tokens);
+  config.set("BLOCK_SIZE_N", tile.channels);
+  set_unless("BLOCK_SIZE_K", tile.block_k, defaults.block_k);
+  config.set("num_stages", tile.stages);
+  set_unless("WARPGROUPS", tile.groups, defaults.groups);
+  set_unless("PINGPONG", tile.in_turn ? 1 : 0, 0);
+  set_unless("CLUSTER_M", tile.cluster_m, defaults.cluster_m);
+  set_unless("CLUSTER_N", tile.cluster_n, defaults.cluster_n);
+  set_unless("GROUP_SIZE_M", tile.group_m, defaults.group_m);
+  set_unless("PREFETCH", tile.prefetch, defaults.prefetch);
+  set_unless("PDL", static_cast<int>(tile.pdl), static_cast<int>(defaults.pdl));
+  return config;
+}
+
+std::int64_t WgmmaTile::shared_bytes(DType out_dtype) const noexcept {
+  // Two slabs of outputs a warpgroup, 16 tokens of 16-bit channels or eight of fp32; kSlabBytes of hopper_wgmma.cuh.
+  const std::int64_t slab_tokens = size_of(out_dtype) == 4 ? 8 : 16;
+  const std::int64_t group_channels = std::int64_t{64} * row_blocks();
+  const std::int64_t slabs = 2 * slab_tokens * (group_channels * size_of(out_dtype) + 16);
+  const std::int64_t scales = 4 * (2 * group_channels + tokens);
+  return stages * (stage_bytes() + 16) + groups * (slabs + scales);
+}
+
+int WgmmaTile::registers(Accumulate accumulate) const noexcept {
+  constexpr int kBesideSums = 36;  // Seen with no spills: 27 to 36, and two more for each row block.
+  const int sets = accumulate == Accumulate::precise ? 1 + std::min(block_k / 128, 2) : 1;
+  return sets * row_blocks() * tokens / 2 + kBesideSums + 2 * row_blocks();
+}
+
+int WgmmaTile::most_registers() const noexcept {
+  // What hopper_wgmma.cuh moves from the warps that request to those that multiply; a single warpgroup needs nothing moved.
+  return groups == 1 ? 255 : (groups == 2 ? 232 : 160);
+}
+
+TileCounts tile_counts(const WgmmaTile& tile, std::int64_t m, std::int64_t n) noexcept {
+  const std::int64_t of_m = std::int64_t{tile.tokens} * tile.cluster_m;
+  const std::int64_t of_n = std::int64_t{tile.channels} * tile.cluster_n;
+  return {(m + of_m - 1) / of_m, (n + of_n - 1) / of_n};
+}
+
+int resident_blocks(const Problem& problem, const WgmmaTile& tile) noexcept {
+  constexpr int kOften = 2;
+  const bool fits = kOften * (tile.shared_bytes(problem.out_dtype) + kSharedPerBlock) <= kSharedPerSm &&
+                    kOften * tile.threads() * (tile.registers(problem.accumulate) + 8) <= kRegistersPerSm;
+  return tile.groups == 1 && fits ? kOften : 1;
+}
+
+Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) {
+  if (tile.tokens % 8 != 0) {
+    return illegal(tile, "BLOCK_SIZE_M: want a multiple of 8 tokens");
+  }
+  if (tile.in_turn && tile.groups < 2) {
+    return illegal(tile, "PINGPONG wants two WARPGROUPS or more");
+  }
+  const int share = 64 * (tile.in_turn ? 1 : tile.groups);
+  if (tile.channels % share != 0 || tile.row_blocks() > kMostRowBlocks) {
+    return illegal(tile, format("BLOCK_SIZE_N: want a multiple of {} channels, {} at most", share, kMostRowBlocks * share));
+  }
+  if (tile.cluster() > 2) {
+    return illegal(tile, "CLUSTER_M and CLUSTER_N: want one of them to be 1");
+  }
+  if (tile.cluster_n == 2 && tile.tokens % 16 != 0) {
+    return illegal(tile, "CLUSTER_N = 2 wants BLOCK_SIZE_M to be a multiple of 16");
+  }
+  if (tile.groups == 3 && tile.tokens > kMostTokensOfThreeGroups) {
+    return illegal(tile, format("three WARPGROUPS want BLOCK_SIZE_M <= {}", kMostTokensOfThreeGroups));
+  }
+  if (const int wanted = tile.registers(problem.accumulate), most = tile.most_registers(); wanted > most) {
+    return illegal(tile, format("sums want about {} registers a thread, {} threads have {}", wanted, tile.threads(), most));
+  }
+  if (const std::int64_t bytes = tile.shared_bytes(problem.out_dtype); bytes > device.shared_memory_bytes) {
+    return illegal(
+        tile, format("{} bytes of shared memory, {} allows {} a block", bytes, device.name, device.shared_memory_bytes));
+  }
+  if (problem.batch_invariant && problem.numerics != Numerics::baseline) {
+    return illegal(tile, "batch-invariant mode is served by one family for every M; with numerics=baseline by this one");
+  }
+  return {};
+}
+
+std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate) {
+  const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
+  return {format("BLOCK_SIZE_M={}", tile.tokens),  format("BLOCK_SIZE_N={}", tile.channels),
+          format("BLOCK_SIZE_K={}", tile.block_k), format("STAGES={}", tile.stages),
+          format("GROUPS={}", tile.groups),        format("PINGPONG={}", tile.in_turn ? 1 : 0),
+          format("CLUSTER_M={}", tile.cluster_m),  format("CLUSTER_N={}", tile.cluster_n),
+          format("OUT_TYPE={}", out_type),         format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+}
+
+}  // namespace octile::cuda

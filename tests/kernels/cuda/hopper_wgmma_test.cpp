@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// hopper_wgmma: configs and device code. What it computes is tested with the other families, in families_gpu_test.cpp.
+#include "octile/kernels/cuda/hopper_wgmma_family.h"
+
+#include "family_under_test.h"
+#include "octile/core/env.h"
+#include "octile/kernels/cuda/compile.h"
+#include "octile/kernels/cuda/hopper_wgmma_config.h"
+#include "octile/kernels/known_devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace octile::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+const DeviceInfo& h200() {
+  static const DeviceInfo device = *known_device("NVIDIA_H200");
+  return device;
+}
+
+Problem problem_of(std::int64_t n, std::int64_t k) {
+  Problem problem;
+  problem.n = n;
+  problem.k = k;
+  return problem;
+}
+
+std::string why_illegal(const WgmmaTile& tile, const Problem& problem = problem_of(4096, 4096)) {
+  const auto checked = hopper_wgmma_family().check(h200(), problem, to_config(tile));
+  return checked ? "legal" : checked.error().message;
+}
+
+TEST(HopperWgmmaConfig, IllegalConfigsAreRefusedWithTheReason) {
+  EXPECT_EQ(why_illegal(wgmma_tile(128, 128, 2, true, 2, 1, 6)), "legal");
+  EXPECT_THAT(why_illegal(wgmma_tile(100, 128, 2, true, 1, 1, 6)), HasSubstr("multiple of 8 tokens"));
+  EXPECT_THAT(why_illegal(wgmma_tile(264, 64, 1, false, 1, 1, 3)), HasSubstr("BLOCK_SIZE_M = 264"));
+  EXPECT_THAT(why_illegal(wgmma_tile(64, 96, 1, false, 1, 1, 3)), HasSubstr("multiple of 64 channels, 192 at most"));
+  EXPECT_THAT(why_illegal(wgmma_tile(64, 256, 1, false, 1, 1, 3)), HasSubstr("multiple of 64 channels, 192 at most"));
+  EXPECT_THAT(why_illegal(wgmma_tile(64, 192, 2, false, 1, 1, 3)), HasSubstr("multiple of 128 channels"));
+  EXPECT_THAT(why_illegal(wgmma_tile(64, 64, 1, true, 1, 1, 3)), HasSubstr("PINGPONG wants two"));
+  EXPECT_THAT(why_illegal(wgmma_tile(64, 64, 1, false, 2, 2, 3)), HasSubstr("want one of them to be 1"));
+  EXPECT_THAT(why_illegal(wgmma_tile(72, 64, 1, false, 1, 2, 3)), HasSubstr("multiple of 16"));
+  EXPECT_THAT(why_illegal(wgmma_tile(200, 192, 3, false, 1, 1, 3)), HasSubstr("BLOCK_SIZE_M <= 192"));
+  EXPECT_THAT(why_illegal(wgmma_tile(128, 128, 2, true, 1, 1, 7)), HasSubstr("bytes of shared memory"));
+  EXPECT_THAT(why_illegal(wgmma_tile(200, 128, 2, true, 1, 1, 3)), HasSubstr("registers a thread"));
+  TileConfig unknown = to_config(wgmma_tile(64, 64, 1, false, 1, 1, 3));
+  unknown.set("TOKENS", 8);
+  const auto parsed = parse_wgmma_tile(unknown);
+  ASSERT_FALSE(parsed);
+  EXPECT_THAT(parsed.error().message, HasSubstr("TOKENS"));
+}
+
+TEST(HopperWgmmaConfig, OutputsOfFourBytesWantMoreSharedMemory) {
+  Problem problem = problem_of(4096, 4096);
+  const WgmmaTile tile = wgmma_tile(160, 192, 2, true, 1, 1, 4);
+  const WgmmaTile narrow = wgmma_tile(128, 128, 2, true, 1, 1, 6);
+  EXPECT_EQ(tile.shared_bytes(DType::bf16), tile.shared_bytes(DType::fp16));
+  EXPECT_EQ(narrow.shared_bytes(DType::fp32) - narrow.shared_bytes(DType::bf16), 2 * 2 * (8 * (512 + 16) - 16 * (256 + 16)));
+  problem.out_dtype = DType::fp32;
+  EXPECT_EQ(why_illegal(narrow, problem), "legal");
+}
+
+TEST(HopperWgmmaConfig, EveryKeySurvivesTheWayThroughATile) {
+  const std::pair<const char*, int> all[] = {{"BLOCK_SIZE_M", 96},
+                                             {"BLOCK_SIZE_N", 192},
+                                             {"BLOCK_SIZE_K", 256},
+                                             {"num_stages", 3},
+                                             {"WARPGROUPS", 3},
+                                             {"PINGPONG", 1},
+                                             {"CLUSTER_M", 1},
+                                             {"CLUSTER_N", 2},
+                                             {"GROUP_SIZE_M", 5},
+                                             {"PREFETCH", 4},
+                                             {"PDL", 2}};
+  TileConfig config;
+  for (const auto& [name, value] : all) {
+    config.set(name, value);
+  }
+  const auto tile = parse_wgmma_tile(config);
+  ASSERT_TRUE(tile) << tile.error().message;
+  EXPECT_EQ(tile->tokens, 96);
+  EXPECT_EQ(tile->channels, 192);
+  EXPECT_EQ(tile->block_k, 256);
+  EXPECT_EQ(tile->stages, 3);
+  EXPECT_EQ(tile->groups, 3);
+  EXPECT_TRUE(tile->in_turn);
+  EXPECT_EQ(tile->cluster_m, 1);
+  EXPECT_EQ(tile->cluster_n, 2);
+  EXPECT_EQ(tile->group_m, 5);
+  EXPECT_EQ(tile->prefetch, 4);
+  EXPECT_EQ(tile->pdl, Pdl::full);
+  for (const auto& [name, value] : all) {
+    EXPECT_EQ(to_config(*tile).get(name, 1), value) << name;  // What is a default is left out.
+  }
+}
+
+TEST(HopperWgmmaConfig, DefaultsAreLeftOutAndReadBack) {
+  const TileConfig shortest = to_config(WgmmaTile{});
+  EXPECT_EQ(shortest.values.size(), 3U) << shortest.to_json();
+  const auto tile = parse_wgmma_tile(shortest);
+  ASSERT_TRUE(tile) << tile.error().message;
+  EXPECT_EQ(to_config(*tile), shortest);
+  EXPECT_EQ(tile->block_k, 128);
+  EXPECT_EQ(tile->groups, 2);
+  EXPECT_EQ(tile->pdl, Pdl::consume);
+}
+
+TEST(HopperWgmmaConfig, TilesOfAClusterCoverTheOutputs) {
+  const auto counts = [](const WgmmaTile& tile, std::int64_t m, std::int64_t n) {
+    const TileCounts found = tile_counts(tile, m, n);
+    return std::pair{found.m, found.n};
+  };
+  const WgmmaTile alone = wgmma_tile(72, 128, 2, false, 1, 1, 4);
+  const WgmmaTile two_m = wgmma_tile(72, 128, 2, false, 2, 1, 4);
+  const WgmmaTile two_n = wgmma_tile(80, 128, 2, false, 1, 2, 4);
+  EXPECT_EQ(counts(alone, 72, 128), (std::pair<std::int64_t, std::int64_t>{1, 1}));
+  EXPECT_EQ(counts(alone, 73, 129), (std::pair<std::int64_t, std::int64_t>{2, 2}));
+  EXPECT_EQ(counts(two_m, 144, 128), (std::pair<std::int64_t, std::int64_t>{1, 1}));
+  EXPECT_EQ(counts(two_m, 145, 129), (std::pair<std::int64_t, std::int64_t>{2, 2}));
+  EXPECT_EQ(counts(two_n, 80, 256), (std::pair<std::int64_t, std::int64_t>{1, 1}));
+  EXPECT_EQ(counts(two_n, 81, 257), (std::pair<std::int64_t, std::int64_t>{2, 2}));
+  EXPECT_EQ(counts(alone, 0, 128), (std::pair<std::int64_t, std::int64_t>{0, 1}));
+}
+
+TEST(HopperWgmmaConfig, OnlyHopperHasIt) {
+  EXPECT_TRUE(hopper_wgmma_family().available(*known_device("NVIDIA_H100_PCIe")));
+  EXPECT_FALSE(hopper_wgmma_family().available(*known_device("NVIDIA_L40S")));
+  EXPECT_FALSE(hopper_wgmma_family().available(*known_device("NVIDIA_B200")));
+}
+
+TEST(HopperWgmmaConfig, BatchInvariantModeIsServedWhereEveryFamilyHasTheBaselinesBits) {
+  const WgmmaTile tile = wgmma_tile(128, 128, 2, true, 2, 1, 6);
+  Problem problem = problem_of(24576, 4096);
+  problem.batch_invariant = true;
+  EXPECT_THAT(why_illegal(tile, problem), HasSubstr("batch-invariant"));
+  EXPECT_TRUE(hopper_wgmma_family().space(h200(), problem, 512).empty());
+  problem.numerics = Numerics::baseline;
+  EXPECT_EQ(why_illegal(tile, problem), "legal");
+}
+
+TEST(HopperWgmmaConfig, SpaceAndHeuristicAreLegalForEveryM) {
+  for (const std::int64_t m : {1, 16, 64, 65, 100, 129, 257, 300, 1000, 4096, 16384, 1 << 20}) {
+    for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+      for (const Numerics numerics : {Numerics::deterministic, Numerics::baseline}) {
+        for (const DType out : {DType::bf16, DType::fp32}) {
+          Problem problem = problem_of(6144, 4096);
+          problem.numerics = numerics;
+          problem.accumulate = accumulate;
+          problem.out_dtype = out;
+          const auto space = hopper_wgmma_family().space(h200(), problem, m);
+          EXPECT_EQ(space.empty(), m < 65) << m;
+          for (const TileConfig& config : space) {
+            const auto checked = hopper_wgmma_family().check(h200(), problem, config);
+            ASSERT_TRUE(checked) << checked.error().message;
+          }
+          const auto heuristic =
+              hopper_wgmma_family().check(h200(), problem, hopper_wgmma_family().heuristic(h200(), problem, m));
+          ASSERT_TRUE(heuristic) << heuristic.error().message;
+        }
+      }
+    }
+  }
+}
+
+TEST(HopperWgmmaConfig, TheSpaceHasTheLaunchModeAskedForAndNoTileTwice) {
+  for (const Pdl mode : {Pdl::off, Pdl::consume, Pdl::full}) {
+    Problem problem = problem_of(24576, 4096);
+    problem.pdl = mode;
+    for (const std::int64_t m : {65, 300, 4096}) {
+      std::set<std::string> seen;
+      for (const TileConfig& config : hopper_wgmma_family().space(h200(), problem, m)) {
+        EXPECT_EQ(config.get("PDL", 1), static_cast<std::int64_t>(mode)) << config.to_json();
+        EXPECT_TRUE(seen.insert(config.to_json()).second) << config.to_json();
+      }
+      EXPECT_GT(seen.size(), 16U);
+    }
+  }
+}
+
+TEST(HopperWgmmaConfig, TheSpaceHoldsTheTokenTilesThatLeaveTheFewestRowsIdle) {
+  const Problem problem = problem_of(4096, 4096);
+  const std::pair<std::int64_t, std::set<int>> fitting[] = {
+      {65, {40, 72}}, {129, {40, 48, 72, 136}}, {144, {40, 48, 72, 144}}, {200, {40, 56, 72, 104, 200}}};
+  for (const auto& [m, heights] : fitting) {
+    for (const WgmmaTile& tile : wgmma_space(h200(), problem, m)) {
+      EXPECT_TRUE(heights.contains(tile.tokens)) << "M = " << m << ": " << to_config(tile).to_json();
+    }
+  }
+}
+
+TEST(HopperWgmmaConfig, MoreWorkIsNeverPredictedToTakeLess) {
+  const WgmmaTile tile = wgmma_tile(128, 128, 2, true, 2, 1, 6);
+  double before = 0;
+  for (const std::int64_t m : {65, 128, 129, 512, 2048, 8192}) {
+    const double us = wgmma_predict_us(h200(), problem_of(6144, 4096), m, tile);
+    EXPECT_GE(us, before) << m;
+    EXPECT_LT(us, HUGE_VAL);
+    EXPECT_LE(us, wgmma_predict_us(h200(), problem_of(6144, 8192), m, tile)) << m;
+    before = us;
+  }
+}
+
+CompileRequest request_of(const WgmmaTile& tile, DType out, Accumulate accumulate) {
+  return {"sm_90a", "hopper_wgmma.cuh", wgmma_defines(tile, out, accumulate), "octile_hopper_wgmma"};
+}
+
+void expect_sound(const std::vector<CompileRequest>& requests) {
+  const env::ScopedOverride cache("OCTILE_CACHE_DIR", std::string(OCTILE_TEST_BINARY_DIR) + "/cubins");
+  const auto results = compile_all(requests, 2);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i] && results[i].error().code == ErrorCode::unavailable) {
+      GTEST_SKIP() << results[i].error().message;
+    }
+    const std::string defines = testing::PrintToString(requests[i].defines);
+    ASSERT_TRUE(results[i]) << results[i].error().message << defines;
+    EXPECT_EQ(results[i]->spill_store_bytes + results[i]->spill_load_bytes + results[i]->stack_bytes, 0) << defines;
+    // (C75nn): multiplications run one by one, or registers are not moved.
+    EXPECT_EQ(results[i]->log.find("(C75"), std::string::npos) << results[i]->log << defines;
+  }
+}
+
+TEST(HopperWgmmaSource, EveryKindOfTileCompilesWithoutSpills) {
+  std::vector<CompileRequest> requests;
+  for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+    Problem problem = problem_of(4096, 4096);
+    problem.accumulate = accumulate;
+    for (const TileConfig& config : legal_wgmma_tiles(problem)) {
+      requests.push_back(request_of(*parse_wgmma_tile(config), DType::bf16, accumulate));
+    }
+  }
+  EXPECT_GT(requests.size(), 50U);
+  expect_sound(requests);
+}
+
+TEST(HopperWgmmaSource, OutputsOfFourBytesCompileWithoutSpills) {
+  std::vector<CompileRequest> requests;
+  for (const WgmmaTile& tile : {wgmma_tile(24, 64, 1, false, 1, 1, 4), wgmma_tile(192, 128, 2, true, 1, 1, 3),
+                                wgmma_tile(256, 128, 2, false, 1, 1, 3), wgmma_tile(192, 192, 3, false, 1, 1, 3)}) {
+    requests.push_back(request_of(tile, DType::fp32, Accumulate::fast));
+  }
+  requests.push_back(request_of(wgmma_tile(128, 128, 2, false, 2, 1, 5), DType::fp32, Accumulate::precise));
+  expect_sound(requests);
+}
+
+TEST(HopperWgmmaSource, TheHeadOfTheSpaceCompilesWithoutSpills) {
+  std::vector<CompileRequest> requests;
+  for (const std::int64_t m : {96, 1000}) {
+    for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+      Problem problem = problem_of(6144, 4096);
+      problem.accumulate = accumulate;
+      const auto space = wgmma_space(h200(), problem, m);
+      ASSERT_GE(space.size(), 4U);
+      for (std::size_t i = 0; i < 4; ++i) {
+        requests.push_back(request_of(space[i], DType::bf16, accumulate));
+      }
+    }
+  }
+  expect_sound(requests);
+}
+
+TEST(HopperWgmmaSource, HoldsItsInstructions) {
+  const auto ptx = compile_to_ptx(request_of(wgmma_tile(144, 128, 2, true, 2, 1, 4), DType::bf16, Accumulate::fast));
+  if (!ptx && ptx.error().code == ErrorCode::unavailable) {
+    GTEST_SKIP() << ptx.error().message;
+  }
+  ASSERT_TRUE(ptx) << ptx.error().message;
+  EXPECT_THAT(*ptx, HasSubstr("wgmma.mma_async.sync.aligned.m64n144k32.f32.e4m3.e4m3"));
+  EXPECT_THAT(*ptx, HasSubstr("multicast::cluster"));
+  EXPECT_THAT(*ptx, HasSubstr("setmaxnreg.inc.sync.aligned.u32"));
+  EXPECT_THAT(*ptx, HasSubstr("stmatrix.sync.aligned.m8n8.x4.trans"));
+  EXPECT_THAT(*ptx, HasSubstr("st.global.v4"));
+  EXPECT_THAT(*ptx, HasSubstr("griddepcontrol.wait"));
+  EXPECT_THAT(*ptx, HasSubstr("griddepcontrol.launch_dependents"));
+  EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos)
+      << "a read-only load may be hoisted above the wait for the kernel that wrote its data";
+}
+
+}  // namespace
+}  // namespace octile::cuda
