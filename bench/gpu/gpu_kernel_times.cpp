@@ -3,7 +3,7 @@
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
 //   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--spread FAMILY,...] [--families ada_mma,...]
-//                    [--scopes gemm,linear] [--pdl 0|1|2]
+//                    [--scopes gemm,linear] [--pdl 0|1|2] [--accumulate fast|precise]
 //                    [--configs FILE]   lines "SHAPE M FAMILY KEY=VALUE ...", timed instead of the families' own choices
 //
 // Of a family the first `tiles` configs of its search space are timed; of one in `spread` as many from all over the space,
@@ -59,7 +59,8 @@ struct Options {
   std::vector<std::string> families = {"ada_mma"};
   std::vector<std::string> spread;
   std::vector<std::string> scopes = {"gemm", "linear"};
-  std::vector<Listed> configs;      // Not empty: what is timed in place of the families' own choices.
+  std::vector<Listed> configs;  // Not empty: what is timed in place of the families' own choices.
+  Accumulate accumulate = Accumulate::fast;
   std::optional<std::int64_t> pdl;  // Of our own families' configs; absent: their default.
 };
 
@@ -134,6 +135,11 @@ Options parse(int argc, char** argv) {
       options.scopes = split(value);
     } else if (name == "--configs") {
       options.configs = read_configs(value);
+    } else if (name == "--accumulate") {
+      if (value != "fast" && value != "precise") {
+        fail(format("--accumulate: want fast or precise, got '{}'", value));
+      }
+      options.accumulate = value == "precise" ? Accumulate::precise : Accumulate::fast;
     } else if (name == "--pdl") {
       options.pdl = number(value, 0);
     } else {
@@ -243,6 +249,7 @@ class Bench {
     Problem problem;
     problem.n = shape.n;
     problem.k = shape.k;
+    problem.accumulate = options_.accumulate;
     return problem;
   }
 
@@ -400,10 +407,10 @@ class Bench {
   void write() {
     std::ofstream out(options_.json);
     out << format(
-        "{{\"device_name\": \"{}\", \"unit\": \"us\", \"protocol\": \"median of {} replays of a graph of >= 60 calls (fewer "
-        "beyond M = {}), cold "
-        "weights, candidates interleaved\", \"rows\": [",
-        device_.info.name, kReplays, kManyRows);
+        "{{\"device_name\": \"{}\", \"unit\": \"us\", \"accumulate\": \"{}\", "
+        "\"protocol\": \"median of {} replays of a graph of >= 60 calls (fewer beyond M = {}), cold weights, candidates "
+        "interleaved\", \"rows\": [",
+        device_.info.name, to_string(options_.accumulate), kReplays, kManyRows);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const Row& row = rows_[i];
       out << format(
