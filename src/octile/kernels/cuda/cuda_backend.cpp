@@ -13,6 +13,7 @@
 #include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "octile/kernels/cuda/module_store.h"
 #include "octile/kernels/cuda/nvrtc.h"
+#include "octile/kernels/cuda/producer_kernel.h"
 #include "octile/kernels/cuda/stream_floor.h"
 #include "octile/kernels/cuda/warmup.h"
 #include "octile/quant/weight_source.h"
@@ -123,6 +124,14 @@ class CudaBackend final : public Backend {
       return context.error();
     }
     return prepare_stream_floor_kernel(**context);
+  }
+
+  Expected<std::unique_ptr<Producer>> prepare_producer(const DeviceInfo& device, const ProducerSpec& spec) const override {
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    return octile::cuda::prepare_producer(**context, spec);
   }
 
   Expected<std::unique_ptr<DeviceBuffer>> allocate(const DeviceInfo& device, std::int64_t bytes) const override {
