@@ -52,8 +52,9 @@ enum octile_activation {
 };
 enum octile_division { OCTILE_DIVISION_EXACT = 0, OCTILE_DIVISION_RECIPROCAL = 1 };
 
-typedef struct octile_weight octile_weight; /* A weight packed for one device. */
-typedef struct octile_linear octile_linear; /* A linear layer ready to run. */
+typedef struct octile_weight octile_weight;     /* A weight packed for one device. */
+typedef struct octile_linear octile_linear;     /* A linear layer ready to run. */
+typedef struct octile_producer octile_producer; /* RMSNorm or SwiGLU in front of a linear, with its quantisation. */
 
 /* Weights as a checkpoint holds them, in host memory: row-major e4m3 codes [n, k] and one scale a row (scale_count = n) or
  * one for all (scale_count = 1). Scales are finite and > 0, or 0 for a row of zero codes. */
@@ -97,6 +98,9 @@ typedef struct octile_linear_options {
   int32_t x_dtype;                         /* OCTILE_BF16 (default) or OCTILE_FP16. */
   int32_t bias_dtype;                      /* OCTILE_FP32 (default), OCTILE_BF16 or OCTILE_FP16. */
   int32_t allow_capture_fallback;          /* 1: run before prepare is no error and goes in chunks of 64 rows. */
+  int32_t reserved;                        /* Not read. */
+  int32_t behind_producer; /* 1: codes come from an octile_producer enqueued directly before, behind which the product may
+                            * start early with OCTILE_PDL_CONSUME, too. */
 } octile_linear_options;
 
 /* Element (r, c) lies at data + (r * row_stride + c) * element size. row_stride >= cols; 0: cols. */
@@ -156,6 +160,37 @@ OCTILE_API octile_status octile_linear_run_quantized(const octile_linear* linear
                                                      int64_t workspace_bytes, void* stream);
 /* *json: what serves m rows and why, as `octile explain --json` prints it. */
 OCTILE_API octile_status octile_linear_explain(const octile_linear* linear, int64_t m, char** json);
+
+/* y = round(round(s / sqrt(mean(s^2) + epsilon)) * gamma) with s = round(x + residual), or round(round(silu(gate)) * up), as
+ * Hugging Face's and vLLM's models round; then the codes and the scale that the linear would make of y. */
+typedef struct octile_producer_options {
+  size_t struct_size;
+  const char* device;                      /* "cpu" (also NULL), "cuda:0": an id of octile_devices(). */
+  int64_t k;                               /* Elements of a row of y. */
+  const octile_quantize_options* quantize; /* For per-token scales; NULL: the defaults. */
+  float static_scale;                      /* > 0: the scale of every row; 0: per token. */
+  int32_t dtype;                           /* Of x, residual, gate, up and y: OCTILE_BF16 (default) or OCTILE_FP16. */
+  int32_t pdl; /* enum octile_pdl. full: may start before the kernel before it has ended; consume and off: may not. */
+} octile_producer_options;
+
+/* gamma [k] in host memory, copied, of gamma_dtype (OCTILE_BF16, OCTILE_FP16 or OCTILE_FP32; must be given); epsilon > 0. */
+OCTILE_API octile_status octile_rms_norm_create(const octile_producer_options* options, const void* gamma,
+                                                int32_t gamma_dtype, float epsilon, octile_producer** producer);
+OCTILE_API octile_status octile_swiglu_create(const octile_producer_options* options, octile_producer** producer);
+OCTILE_API void octile_producer_destroy(octile_producer* producer); /* NULL is fine. */
+/* Elements between rows of codes [m, k] with which octile_linear_run_quantized reads them without a copy. */
+OCTILE_API int64_t octile_codes_row_stride(int64_t k);
+/* codes [m, k] e4m3 and scales [m] of x [m, k], or of gate and up side by side [m, 2 k]. RMSNorm alone takes a residual,
+ * both [m, k] or both NULL: residual_out = round(x + residual_in), which may be residual_in or x. Allocates nothing; safe
+ * from several threads at once where they write to distinct memory. */
+OCTILE_API octile_status octile_producer_run(const octile_producer* producer, const octile_const_matrix* x,
+                                             const octile_const_matrix* residual_in, const octile_matrix* residual_out,
+                                             const octile_matrix* codes, float* scales, void* stream);
+/* The same without quantisation: y [m, k], which may be x. */
+OCTILE_API octile_status octile_producer_run_unfused(const octile_producer* producer, const octile_const_matrix* x,
+                                                     const octile_const_matrix* residual_in,
+                                                     const octile_matrix* residual_out, const octile_matrix* y,
+                                                     void* stream);
 
 /* Per-token quantisation on the CPU: codes[rows, cols] with row stride cols, scales[rows]. `options` NULL: the defaults. */
 OCTILE_API octile_status octile_quantize_per_token(const octile_const_matrix* x, uint8_t* codes, float* scales,

@@ -89,6 +89,8 @@ struct Ready {
   test::GuardedOutput y{DType::bf16, 100, kN, kN};
   std::optional<Fp8Linear> linear;
   std::optional<Workspace> workspace;
+  std::optional<RmsNorm> norm;
+  std::optional<SwiGlu> swiglu;
 
   explicit Ready(const WeightOptions& options) {
     auto made = Fp8Linear::create(Fp8Weight::create(weights.source(), options).value());
@@ -99,6 +101,14 @@ struct Ready {
     }
     workspace.emplace(linear->workspace_bytes(kMaxM));
     workspace->data();
+    ProducerOptions of_producer;
+    of_producer.k = kK / 2;
+    swiglu = std::move(*SwiGlu::create(of_producer));
+    RmsNormOptions of_norm;
+    of_norm.producer.k = kK;
+    const std::vector<std::uint16_t> gamma(kK, 0x3F80);  // Ones.
+    of_norm.gamma = gamma.data();
+    norm = std::move(*RmsNorm::create(of_norm));
   }
   // One call for each of several M; false where one failed.
   bool run_all() {
@@ -110,6 +120,11 @@ struct Ready {
       ConstMatrixView codes = x.codes_view();
       codes.rows = m;
       ok = linear->run_quantized(codes, x.scales.data(), out, workspace->data(), workspace->bytes()).has_value() && ok;
+      const auto produced = [&](std::int64_t k) {
+        return QuantizedRows{{x.codes.data(), DType::e4m3, m, k, kK, 1}, x.scales.data()};
+      };
+      ok = norm->run(x.view(0, m), nullptr, produced(kK)).has_value() && ok;
+      ok = swiglu->run(x.view(0, m), produced(kK / 2)).has_value() && ok;
     }
     return ok;
   }

@@ -237,5 +237,17 @@ TEST(EmbeddedSources, EachIncludesOnlyEmbeddedOnesAndHasAHashOfItsOwn) {
   EXPECT_EQ(source_hash("absent.cuh"), "");
 }
 
+TEST_F(Compile, ATextOfTheCallersIncludesEmbeddedSourcesAndIsNotCached) {
+  const auto compiled = compile_text({"sm_90a", "mine", {"WORD=7"}, "mine"},
+                                     "#include \"ptx.cuh\"\nextern \"C\" __global__ void mine(u32* out) { *out = WORD; }");
+  ASSERT_TRUE(compiled) << compiled.error().message;
+  EXPECT_FALSE(compiled->cubin.empty());
+  EXPECT_GT(compiled->registers, 0);
+  EXPECT_TRUE(entries().empty());
+  const auto wrong = compile_text({"sm_90a", "mine", {}, "other"}, "extern \"C\" __global__ void mine() {}");
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message, HasSubstr("mine has no extern \"C\" __global__ function 'other'"));
+}
+
 }  // namespace
 }  // namespace octile::cuda

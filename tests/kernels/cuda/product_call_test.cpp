@@ -9,13 +9,16 @@
 namespace octile::cuda {
 namespace {
 
-TEST(ProductCall, StartsEarlyInAChainAlwaysAndElsewhereOnlyBehindOurOwnQuantiser) {
+TEST(ProductCall, StartsEarlyInAChainAlwaysAndElsewhereOnlyBehindOurOwnQuantiserOrProducer) {
   for (const bool launched : {false, true}) {
-    DeviceCodes codes;
-    codes.launched = launched;
-    EXPECT_TRUE(product_starts_early(Pdl::full, codes));
-    EXPECT_EQ(product_starts_early(Pdl::consume, codes), launched);
-    EXPECT_FALSE(product_starts_early(Pdl::off, codes));
+    for (const bool behind_producer : {false, true}) {
+      DeviceCodes codes;
+      codes.launched = launched;
+      codes.behind_producer = behind_producer;
+      EXPECT_TRUE(product_starts_early(Pdl::full, codes));
+      EXPECT_EQ(product_starts_early(Pdl::consume, codes), launched || behind_producer);
+      EXPECT_FALSE(product_starts_early(Pdl::off, codes));
+    }
   }
 }
 

@@ -46,16 +46,9 @@ struct SourceTree {
   const DeviceSource* root = nullptr;
   std::vector<const DeviceSource*> headers;
 };
-Expected<SourceTree> tree_of(std::string_view name) {
+Expected<SourceTree> tree_of(const DeviceSource& root) {
   SourceTree tree;
-  tree.root = find_source(name);
-  if (tree.root == nullptr) {
-    std::string known;
-    for (const DeviceSource& source : device_sources()) {
-      known += format("{}{}", known.empty() ? "" : ", ", source.name);
-    }
-    return make_error(ErrorCode::invalid_argument, "no device source '{}': embedded are {}", name, known);
-  }
+  tree.root = &root;
   std::vector<const DeviceSource*> open = {tree.root};
   std::set<std::string_view> seen = {tree.root->name};
   while (!open.empty()) {
@@ -75,6 +68,18 @@ Expected<SourceTree> tree_of(std::string_view name) {
   }
   std::ranges::sort(tree.headers, {}, &DeviceSource::name);
   return tree;
+}
+
+Expected<SourceTree> tree_of(std::string_view name) {
+  const DeviceSource* root = find_source(name);
+  if (root == nullptr) {
+    std::string known;
+    for (const DeviceSource& source : device_sources()) {
+      known += format("{}{}", known.empty() ? "" : ", ", source.name);
+    }
+    return make_error(ErrorCode::invalid_argument, "no device source '{}': embedded are {}", name, known);
+  }
+  return tree_of(*root);
 }
 
 std::string hash_of(const SourceTree& tree) {
@@ -287,6 +292,26 @@ std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest
     done.push_back(std::move(*result));
   }
   return done;
+}
+
+Expected<CompiledKernel> compile_text(const CompileRequest& request, std::string_view text) {
+  if (auto valid = check_request(request); !valid) {
+    return valid.error();
+  }
+  const DeviceSource root{request.source, text};
+  auto tree = tree_of(root);
+  if (!tree) {
+    return tree.error();
+  }
+  auto api = nvrtc();
+  if (!api) {
+    return api.error();
+  }
+  auto output = run_compiler(**api, request, *tree);
+  if (!output) {
+    return output.error();
+  }
+  return make_compiled(request, {std::move(output->cubin), std::move(output->log)}, false);
 }
 
 Expected<std::string> compile_to_ptx(const CompileRequest& request) {

@@ -53,6 +53,9 @@ std::string compile_arch(std::string_view device_arch);
 Expected<CompiledKernel> compile(const CompileRequest& request);
 // All of them by at most `threads` threads (0: one a hardware thread, at most 16); results in the order of the requests.
 std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads = 0);
+// Compiles `text`, which may #include embedded sources, in place of an embedded source; `request.source` is its name in
+// messages. Never cached: for programs that bring a kernel of their own, such as tests and measurements.
+Expected<CompiledKernel> compile_text(const CompileRequest& request, std::string_view text);
 // The PTX of the same request, never cached: for tests that look for an instruction.
 Expected<std::string> compile_to_ptx(const CompileRequest& request);
 
