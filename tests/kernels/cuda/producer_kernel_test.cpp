@@ -6,6 +6,7 @@
 #include "fake_device.h"
 #include "octile/core/env.h"
 #include "octile/kernels/cuda/nvrtc.h"
+#include "octile/kernels/cuda/product_call.h"
 #include "octile/kernels/known_devices.h"
 #include "support/producer_case.h"
 
@@ -63,6 +64,14 @@ TEST(ProducerLayouts, KeepNoRowThatEndsWithinAVectorOrIsLonger) {
   EXPECT_TRUE(layout.keeps(8192));
   EXPECT_FALSE(layout.keeps(8200));
   EXPECT_FALSE(layout.keeps(8190));
+}
+
+TEST(ProducerCodes, LetTheProductStartEarlyInModeConsumeToo) {
+  DeviceCodes codes;
+  codes.behind_producer = true;
+  EXPECT_TRUE(product_starts_early(Pdl::full, codes));
+  EXPECT_TRUE(product_starts_early(Pdl::consume, codes));
+  EXPECT_FALSE(product_starts_early(Pdl::off, codes));
 }
 
 // Skips where there is no compiler.
