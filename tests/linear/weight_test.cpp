@@ -181,5 +181,39 @@ TEST_F(Weight, WithoutATableTheVendorsLayoutAloneIsPacked) {
   EXPECT_EQ(packed_in_layout(*made->impl(), "packed"), nullptr);
 }
 
+TEST_F(Weight, AnUpdateRefusesAnotherShapeAndWhatCreateRefuses) {
+  auto made = pack_weight(backend.device(), source, {});
+  ASSERT_TRUE(made);
+  const auto refused = [&](const WeightSource& from, SourceMemory memory = SourceMemory::host) {
+    const auto updated = made->update(from, memory);
+    EXPECT_FALSE(updated);
+    EXPECT_EQ(updated.error().code, ErrorCode::invalid_argument) << updated.error().message;
+    return updated.error().message;
+  };
+  WeightSource other = source;
+  other.k = 11;
+  EXPECT_THAT(refused(other), HasSubstr("want the weight's shape [17, 12], got [17, 11]"));
+  other = source;
+  other.codes = nullptr;
+  EXPECT_THAT(refused(other), HasSubstr("codes"));
+  EXPECT_THAT(refused(other, SourceMemory::device), HasSubstr("want e4m3 codes and [n] = 17 fp32 scales"));
+  other = source;
+  other.scale_count = 1;
+  EXPECT_THAT(refused(other, SourceMemory::device), HasSubstr("got e4m3 codes"));
+  other = source;
+  other.row_stride = 5;
+  EXPECT_THAT(refused(other, SourceMemory::device), HasSubstr("want a row stride >= K = 12, got 5"));
+  EXPECT_EQ(made->impl()->updates, 0U);  // Nothing was written, and no call need wait.
+}
+
+TEST_F(Weight, WhereWeightsArePackedAnewAnUpdateSaysSo) {
+  auto made = pack_weight(backend.device(), source, {});
+  ASSERT_TRUE(made);
+  const auto updated = made->update(source);
+  ASSERT_FALSE(updated);
+  EXPECT_EQ(updated.error().code, ErrorCode::unavailable);
+  EXPECT_THAT(updated.error().message, HasSubstr("create a new one"));
+}
+
 }  // namespace
 }  // namespace octile

@@ -34,7 +34,7 @@ struct Fp8Linear::Impl {
   std::atomic<const Dispatch*> current{nullptr};
 
   // The last of the weight's updates that a run() of this linear was fenced for.
-  std::atomic<std::uint64_t> seen_updates{0};
+  mutable std::atomic<std::uint64_t> seen_updates{0};
 
   const float* bias_data() const noexcept { return bias == nullptr ? nullptr : static_cast<const float*>(bias->data()); }
 };

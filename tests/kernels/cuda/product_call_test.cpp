@@ -16,6 +16,11 @@ TEST(ProductCall, StartsEarlyInAChainAlwaysAndElsewhereOnlyBehindOurOwnQuantiser
     EXPECT_TRUE(product_starts_early(Pdl::full, codes));
     EXPECT_EQ(product_starts_early(Pdl::consume, codes), launched);
     EXPECT_FALSE(product_starts_early(Pdl::off, codes));
+    LaunchArgs args;
+    args.fenced = true;  // Its weight may still be being written.
+    for (const Pdl mode : {Pdl::off, Pdl::consume, Pdl::full}) {
+      EXPECT_FALSE(product_starts_early(allowed_pdl(mode, args), codes));
+    }
   }
 }
 

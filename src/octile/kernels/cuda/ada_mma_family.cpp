@@ -101,7 +101,7 @@ class AdaMmaKernel final : public Kernel {
     params.y_stride = rows.stride;
     params.y_aligned = rows.aligned;
     params.partial_stride = (problem_.n + 3) / 4 * 4;
-    const bool early = product_starts_early(pdl_, codes);
+    const bool early = product_starts_early(allowed_pdl(pdl_, args), codes);
     params.prefetch_weights = early ? 1 : 0;
 
     LaunchShape shape;

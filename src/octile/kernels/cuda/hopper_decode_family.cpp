@@ -85,7 +85,7 @@ class HopperDecodeKernel final : public Kernel {
     params.y_stride = rows.stride;
     params.y_aligned = rows.aligned;
     LaunchShape shape;
-    shape.pdl = product_starts_early(pdl_, codes);
+    shape.pdl = product_starts_early(allowed_pdl(pdl_, args), codes);
     params.window = static_cast<std::uint32_t>(tile_.window_stages());
     const std::int64_t row_tiles = (problem_.n + tile_.rows - 1) / tile_.rows;
     shape.grid = {static_cast<unsigned>(row_tiles * tile_.split_k),

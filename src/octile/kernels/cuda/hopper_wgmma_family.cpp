@@ -110,7 +110,7 @@ class HopperWgmmaKernel final : public Kernel {
     params.early = static_cast<std::uint32_t>(tile_.prefetch == 0 ? tile_.stages : tile_.prefetch);
     params.y_aligned = rows.aligned;
     LaunchShape shape;
-    shape.pdl = product_starts_early(pdl_, codes);
+    shape.pdl = product_starts_early(allowed_pdl(pdl_, args), codes);
     const auto clusters = std::min<std::int64_t>(counts.m * counts.n, blocks_);
     shape.grid = {static_cast<unsigned>(clusters * tile_.cluster()), 1, 1};
     shape.block = {static_cast<unsigned>(tile_.threads()), 1, 1};

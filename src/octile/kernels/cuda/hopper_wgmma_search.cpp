@@ -49,15 +49,19 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   if (!check_wgmma_tile(device, problem, tile)) {
     return HUGE_VAL;
   }
-  // Rates of an H200, bytes a microsecond and clocks; only the order of predictions matters.
-  constexpr double kDramRate = 4.3e6;
-  constexpr double kSmRate = 60.0e3;         // From L2 into an SM while all of them read.
-  constexpr double kClocksPerUs = 1600.0;    // Under load.
-  constexpr double kSharedBytesClock = 128;  // What the tensor cores read of shared memory.
-  constexpr double kStageClocks = 30.0;      // Of one warpgroup alone: waiting for a stage, issuing.
-  constexpr double kStartUs = 2.6;           // Launch, first stage.
-  constexpr double kOutputUs = 0.5;          // Of a tile: scales, first slab;
-  constexpr double kOutputRate = 45.0e3;     // and its bytes.
+  // Fitted to 60 timings of the product on an H200 (four shapes, M 96..8192, fast accumulation, no clusters), which it meets
+  // within 5 %. Bytes a microsecond and clocks. That promotion hides and what clusters cost was not fitted.
+  constexpr double kDramRate = 4.19e6;
+  constexpr double kSmRate = 153e3;          // From L2 into an SM.
+  constexpr double kClocksPerUs = 1700.0;    // Of a short product;
+  constexpr double kClockLoss = 0.195;       // the share that is lost under long ones, from
+  constexpr double kLongProduct = 2e11;      // so many products and sums on.
+  constexpr double kSharedBytesClock = 105;  // What the tensor cores read of shared memory.
+  constexpr double kAlone = 1.125;           // Of one warpgroup alone: nobody multiplies while it waits for a stage.
+  constexpr double kStartUs = 1.46;          // Launch, first stage.
+  constexpr double kOutputRate = 34.5e3;     // Of a tile.
+  constexpr double kLongest = 0.6;           // The share of the longer of two limits, the rest of their sum.
+  constexpr double kClusterLoss = 2.0;       // Blocks that share boxes wait for each other: 1.3 to 3 times slower.
   const double sms = std::max(device.sm_count, 1);
   const TileCounts counts = tile_counts(tile, m, problem.n);
   const double tiles = static_cast<double>(counts.m * counts.n);
@@ -70,7 +74,7 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   const bool precise = problem.accumulate == Accumulate::precise;
   const double promote = precise ? tile.row_blocks() * tile.tokens / 2.0 + 60.0 : 0.0;  // Clocks of a warpgroup a chunk.
   const double multiply = 4.0 * tile.channels / 64.0 * instruction;
-  double chunk_clocks = multiply + (overlapped ? 0.0 : kStageClocks * 128.0 / tile.block_k);
+  double chunk_clocks = multiply * (overlapped ? 1.0 : kAlone);
   if (precise) {
     // Warpgroups that share a tile promote while others multiply; one that has the tile alone cannot.
     const bool alone = tile.in_turn || tile.groups == 1;
@@ -78,16 +82,19 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   }
   const double chunk_bytes =
       128.0 * (static_cast<double>(tile.channels) / tile.cluster_m + static_cast<double>(tile.tokens) / tile.cluster_n);
-  const double tile_us = chunks * std::max(chunk_clocks / kClocksPerUs, chunk_bytes / kSmRate);
+  const double work = 2.0 * static_cast<double>(m) * static_cast<double>(problem.n) * static_cast<double>(problem.k);
+  const double clocks_per_us = kClocksPerUs * (1.0 - kClockLoss * std::min(1.0, work / kLongProduct));
+  const double tile_us =
+      chunks * std::max(chunk_clocks / clocks_per_us, chunk_bytes / kSmRate) * (tile.cluster() > 1 ? kClusterLoss : 1.0);
   const double output_us =
-      kOutputUs + static_cast<double>(std::int64_t{tile.channels} * tile.tokens * size_of(problem.out_dtype)) / kOutputRate;
+      static_cast<double>(std::int64_t{tile.channels} * tile.tokens * size_of(problem.out_dtype)) / kOutputRate;
   const double exposed_outputs = tile.in_turn || resident_blocks(problem, tile) > 1 ? 1.0 : rounds;
   const double sm_us = rounds * tile_us + exposed_outputs * output_us;
   const double bytes = static_cast<double>(problem.n) * static_cast<double>(problem.k) +
                        static_cast<double>(m) * static_cast<double>(problem.k) +
                        static_cast<double>(m * problem.n * size_of(problem.out_dtype));
   const double dram_us = bytes / kDramRate;
-  return kStartUs + 0.9 * std::max(sm_us, dram_us) + 0.1 * (sm_us + dram_us);
+  return kStartUs + kLongest * std::max(sm_us, dram_us) + (1 - kLongest) * (sm_us + dram_us);
 }
 
 std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
@@ -104,32 +111,25 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
   };
   for (const int tokens : token_tiles(m)) {
     for (const Shape& shape : kShapes) {
-      for (const auto& [cluster_m, cluster_n] : {std::pair{1, 1}, std::pair{2, 1}, std::pair{1, 2}}) {
-        for (const int block_k : {128, 256}) {
-          WgmmaTile tile;
-          tile.tokens = tokens;
-          tile.channels = shape.channels;
-          tile.block_k = block_k;
-          tile.groups = shape.groups;
-          tile.in_turn = shape.in_turn;
-          tile.cluster_m = cluster_m;
-          tile.cluster_n = cluster_n;
-          tile.pdl = problem.pdl;
-          const TileCounts one = tile_counts(tile, m, problem.n);
-          if ((cluster_m == 2 && m <= tokens) || (cluster_n == 2 && problem.n <= shape.channels) || one.m * one.n == 0) {
-            continue;  // Nobody to share with.
+      // Without clusters: at each of 36 points of a sweep they were slower by a quarter or more.
+      for (const int block_k : {128, 256}) {
+        WgmmaTile tile;
+        tile.tokens = tokens;
+        tile.channels = shape.channels;
+        tile.block_k = block_k;
+        tile.groups = shape.groups;
+        tile.in_turn = shape.in_turn;
+        tile.pdl = problem.pdl;
+        int stages_before = 0;
+        for (const int blocks : {1, 2}) {
+          tile.stages = fitting_stages(tile, blocks);
+          if (tile.stages < kFewestStages || tile.stages == stages_before ||
+              (blocks == 2 && resident_blocks(problem, tile) == 1)) {
+            continue;
           }
-          int stages_before = 0;
-          for (const int blocks : {1, 2}) {
-            tile.stages = fitting_stages(tile, blocks);
-            if (tile.stages < kFewestStages || tile.stages == stages_before ||
-                (blocks == 2 && resident_blocks(problem, tile) == 1)) {
-              continue;
-            }
-            stages_before = tile.stages;
-            if (const double predicted = wgmma_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
-              candidates.emplace_back(predicted, tile);
-            }
+          stages_before = tile.stages;
+          if (const double predicted = wgmma_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
+            candidates.emplace_back(predicted, tile);
           }
         }
       }

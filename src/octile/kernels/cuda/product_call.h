@@ -44,4 +44,7 @@ Expected<TensorMapEncoder> tensor_map_encoder_for(const DeviceContext& context);
 // or producer nothing can have written the weights; behind a foreign kernel only the caller knows.
 bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept;
 
+// What of `mode` a call may do: nothing where the weight may still be being written.
+constexpr Pdl allowed_pdl(Pdl mode, const LaunchArgs& args) noexcept { return args.fenced ? Pdl::off : mode; }
+
 }  // namespace octile::cuda

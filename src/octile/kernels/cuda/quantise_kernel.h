@@ -15,7 +15,8 @@ struct DeviceCodes {
   std::int64_t stride = 0;  // Bytes between rows.
   CUdeviceptr scales = 0;   // [m] fp32.
   bool launched = false;    // Whether a kernel was enqueued to make them; it triggers dependents early (PDL).
-  bool behind_producer = false;  // Whether the kernel just before is a producer of ours, which triggers dependents early, too.
+  bool behind_producer =
+      false;  // Whether the kernel just before is a producer of ours, which triggers dependents early, too.
 };
 
 // Bytes between rows of codes that QuantiseKernel makes: K rounded up to a multiple of 16, the bytes from K on zero.

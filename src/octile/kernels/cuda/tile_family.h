@@ -39,7 +39,7 @@ Expected<void> quantise_and_multiply(std::string_view family, const DeviceContex
     return made.error();
   }
   auto* const stream = static_cast<CUstream>(args.stream);
-  const auto codes = quantise.run(args.activation, args.workspace, stream, pdl == Pdl::full);
+  const auto codes = quantise.run(args.activation, args.workspace, stream, allowed_pdl(pdl, args) == Pdl::full);
   if (!codes) {
     return codes.error();
   }
