@@ -42,7 +42,8 @@ struct Pair {
 };
 
 struct Stream {
-  Stream() { EXPECT_EQ(driver().stream_create(&stream, 1), cuda::CUDA_SUCCESS); }
+  // A blocking stream: a download waits for it.
+  Stream() { EXPECT_EQ(driver().stream_create(&stream, 0), cuda::CUDA_SUCCESS); }
   ~Stream() { EXPECT_EQ(driver().stream_destroy(stream), cuda::CUDA_SUCCESS); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -55,6 +56,16 @@ std::vector<unsigned char> bytes_of(const DeviceBytes& y) {
   std::vector<unsigned char> bytes(static_cast<std::size_t>(y.bytes()));
   y.download(bytes.data());
   return bytes;
+}
+
+// Made before the calls whose overlap is tested: a fill between them would part them.
+std::vector<std::unique_ptr<DeviceBytes>> poisoned_outputs(int count, std::int64_t n) {
+  std::vector<std::unique_ptr<DeviceBytes>> outputs;
+  for (int i = 0; i < count; ++i) {
+    outputs.push_back(std::make_unique<DeviceBytes>(kM * n * 2));
+    outputs.back()->fill(0xFF);
+  }
+  return outputs;
 }
 
 // A linear of `weight`, prepared, with its workspace.
@@ -104,7 +115,7 @@ TEST(WeightUpdateOnGpu, TheNextCallsReadTheNewWeightsWhereverTheyComeFrom) {
     device_codes.at(i) = std::make_unique<DeviceBytes>(pair.codes.at(i));
     device_scales.at(i) = std::make_unique<DeviceBytes>(pair.scales.at(i));
   }
-  std::vector<std::unique_ptr<DeviceBytes>> outputs;
+  const auto outputs = poisoned_outputs(2 * kCalls, kN);
   for (int i = 0; i < kCalls; ++i) {
     const std::size_t which = static_cast<std::size_t>(i + 1) % 2;
     WeightSource source = pair.source(which);
@@ -115,11 +126,8 @@ TEST(WeightUpdateOnGpu, TheNextCallsReadTheNewWeightsWhereverTheyComeFrom) {
     }
     const auto updated = weight->update(source, on_device ? SourceMemory::device : SourceMemory::host, stream.stream);
     ASSERT_TRUE(updated) << updated.error().message;
-    for (const Ready* ready : {&first, &second}) {
-      outputs.push_back(std::make_unique<DeviceBytes>(kM * kN * 2));
-      outputs.back()->fill(0xFF);
-      ready->run(x, *outputs.back(), stream.stream);
-    }
+    first.run(x, *outputs.at(static_cast<std::size_t>(2 * i)), stream.stream);
+    second.run(x, *outputs.at(static_cast<std::size_t>(2 * i + 1)), stream.stream);
   }
   for (int i = 0; i < kCalls; ++i) {
     for (int of_call = 0; of_call < 2; ++of_call) {
@@ -169,37 +177,47 @@ TEST(WeightUpdateOnGpu, ACapturedGraphReadsTheNewWeightsAfterEachUpdate) {
 
 // Calls whose outputs are not those of the weight that was just written, of kCalls. The writer is our own quantiser, which
 // lets its dependents in at its start: it quantises [n, k] values into the weight's memory, laid out as its own target is.
+// One long row a block, all blocks at once, so that it is still writing when the call behind it may start.
 int calls_with_stale_weights(bool fenced) {
+  constexpr std::int64_t kRows = 128;
+  constexpr std::int64_t kLong = 65536;
   const cuda::DeviceContext& context = *test::gpu().context;
   const Stream stream;
-  const Pair pair;
   Problem problem;
-  problem.n = kN;
-  problem.k = kK;
+  problem.n = kRows;
+  problem.k = kLong;
   problem.pdl = Pdl::full;
   const auto config = cuda::hopper_decode_family().heuristic(context.info, problem, kM);
   const auto kernel = cuda::hopper_decode_family().prepare(context.info, problem, config, kM);
   EXPECT_TRUE(kernel) << kernel.error().message;
-  const auto writer = cuda::QuantiseKernel::prepare(context, kK);
+  const auto writer = cuda::QuantiseKernel::prepare(context, kLong);
   EXPECT_TRUE(writer) << writer.error().message;
-  const auto weight = cuda::pack_row_major(context, pair.source(0));
+  const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(kRows * kLong));
+  const std::vector<float> ones(static_cast<std::size_t>(kRows), 1.0F);
+  WeightSource source;
+  source.n = kRows;
+  source.k = kLong;
+  source.codes = zeros.data();
+  source.scales = ones.data();
+  source.scale_count = kRows;
+  const auto weight = cuda::pack_row_major(context, source);
   EXPECT_TRUE(weight) << weight.error().message;
   std::array<std::unique_ptr<DeviceBytes>, 2> values;
   for (auto& value : values) {
-    value = std::make_unique<DeviceBytes>(test::as_bytes(test::normals(kN * kK, 0.1F), DType::bf16));
+    value = std::make_unique<DeviceBytes>(test::as_bytes(test::normals(kRows * kLong, 0.1F), DType::bf16));
   }
-  const DeviceBytes x(test::as_bytes(test::normals(kM * kK, 1.0F), DType::bf16));
+  const DeviceBytes x(test::as_bytes(test::normals(kM * kLong, 1.0F), DType::bf16));
   DeviceBytes workspace((*kernel)->workspace_bytes(kM));
   const auto call = [&](std::size_t which, DeviceBytes& y, bool with_fence) {
     Activation rows;
-    rows.x = {values.at(which)->data(), DType::bf16, kN, kK, kK, 1};
+    rows.x = {values.at(which)->data(), DType::bf16, kRows, kLong, kLong, 1};
     const auto written = writer->run(rows, cuda::to_pointer((*weight)->codes()), stream.stream, false);
     EXPECT_TRUE(written) << written.error().message;
     EXPECT_EQ(written->codes, (*weight)->codes());
     EXPECT_EQ(written->scales, (*weight)->scales());
     LaunchArgs args;
-    args.activation.x = {x.data(), DType::bf16, kM, kK, kK, 1};
-    args.y = {y.data(), DType::bf16, kM, kN, kN, 1};
+    args.activation.x = {x.data(), DType::bf16, kM, kLong, kLong, 1};
+    args.y = {y.data(), DType::bf16, kM, kRows, kRows, 1};
     args.workspace = workspace.data();
     args.workspace_bytes = workspace.bytes();
     args.stream = stream.stream;
@@ -209,17 +227,16 @@ int calls_with_stale_weights(bool fenced) {
   };
   std::array<std::vector<unsigned char>, 2> wanted;
   for (std::size_t which = 0; which < 2; ++which) {
-    DeviceBytes y(kM * kN * 2);
+    DeviceBytes y(kM * kRows * 2);
     call(which, y, true);
     EXPECT_EQ(Stream::driver().stream_synchronize(stream.stream), cuda::CUDA_SUCCESS);
     call(which, y, true);  // The same values again: whatever was read too soon is the same.
     wanted.at(which) = bytes_of(y);
   }
   EXPECT_NE(wanted[0], wanted[1]);
-  std::vector<std::unique_ptr<DeviceBytes>> outputs;
+  const auto outputs = poisoned_outputs(kCalls, kRows);
   for (int i = 0; i < kCalls; ++i) {
-    outputs.push_back(std::make_unique<DeviceBytes>(kM * kN * 2));
-    call(static_cast<std::size_t>(i) % 2, *outputs.back(), fenced);
+    call(static_cast<std::size_t>(i) % 2, *outputs.at(static_cast<std::size_t>(i)), fenced);
   }
   int stale = 0;
   for (int i = 0; i < kCalls; ++i) {

@@ -33,7 +33,8 @@ class DeviceBytes {
   void* data() const;
   std::int64_t bytes() const { return bytes_; }
   void upload(const void* source);
-  void download(void* target) const;  // Waits for the device first.
+  // Behind everything on blocking streams; wait for a non-blocking one (flag 1) yourself, also before fill() and upload().
+  void download(void* target) const;
   void fill(unsigned char value);
 
  private:
