@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -163,7 +164,7 @@ class ProducerLaunches : public FakeDriverTest {
     spec.pdl = pdl;
     const auto producer = prepare_producer(*contexts_[index], spec);
     EXPECT_TRUE(producer) << producer.error().message;
-    auto* const memory = reinterpret_cast<void*>(std::uintptr_t{1} << 20);  // Nobody reads it.
+    void* const memory = memory_.data();
     ProducerCall call;
     const std::int64_t cols = kind == ProducerKind::swiglu ? 2 * k : k;
     call.x = {memory, DType::bf16, m, cols, cols, 1};
@@ -179,6 +180,7 @@ class ProducerLaunches : public FakeDriverTest {
     return std::ranges::any_of(launch.attributes, [id](const CUlaunchAttribute& attribute) { return attribute.id == id; });
   }
 
+  alignas(256) std::array<unsigned char, 256> memory_ = {};  // Stands for every matrix: the fake's kernels touch none.
   env::ScopedOverride cache_{"OCTILE_CACHE_DIR", std::string(OCTILE_TEST_BINARY_DIR) + "/cubins"};
 };
 
@@ -232,7 +234,7 @@ TEST_F(ProducerLaunches, MoreRowsThanAGridTakesAreRefused) {
   const ProducerOperands operands(ProducerShape{.kind = ProducerKind::swiglu, .k = 12288});
   const auto producer = prepare_producer(*contexts_[0], operands.spec());
   ASSERT_TRUE(producer) << producer.error().message;
-  auto* const memory = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+  void* const memory = memory_.data();
   ProducerCall call;
   call.x = {memory, DType::bf16, std::int64_t{1} << 31, 24576, 24576, 1};
   call.out = {memory, DType::e4m3, std::int64_t{1} << 31, 12288, 12288, 1};
