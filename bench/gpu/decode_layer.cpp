@@ -434,9 +434,11 @@ class Bench {
   }
 
   void check(std::int64_t m, std::array<std::unique_ptr<TimedSequence>, kVariants>& steps, Row& row) {
-    // A place of bf16 (2^-8) that differs somewhere becomes another code (2^-4) for some elements of the next linear, whose
-    // sum over K averages that out; over all layers a few per cent may remain. A missing or doubled step makes 100.
-    constexpr double kTolerance = 0.1;
+    // A relative difference e between two inputs of a linear gives a share e / 2^-4 of its elements another code, which is
+    // 2^-4 away: sqrt(e 2^-4) at its output, a map whose fixed point is 2^-4. So the difference of the last places grows to
+    // about that within a few layers and stays there; the residual stream of random layers doubles it (0.12 was measured at
+    // M = 1). A missing or doubled step makes 1 and more.
+    constexpr double kTolerance = 0.25;
     const auto full = outcome(*steps[kFull], m);
     for (const Variant variant : {kConsume, kOff, kFull}) {
       if (outcome(*steps[variant], m) != full) {
