@@ -36,4 +36,4 @@ fi
 tests=$PWD/tests/python
 python=$PWD/$python
 cd "$environment"
-exec "$python" -m pytest -q -rs --rootdir "$tests" -p no:cacheprovider "$tests"
+exec "$python" -m pytest -q -rs --rootdir "$tests" -p no:cacheprovider --show-capture=stdout "$tests"

@@ -10,6 +10,9 @@
 
 NB_MODULE(_core, module) {
   module.doc() = "The library, by addresses; use the package octile.";
+  // torch keeps modules alive past the end of the interpreter, which is no leak of ours. The tests turn this on.
+  nanobind::set_leak_warnings(false);
+  module.def("set_leak_warnings", &nanobind::set_leak_warnings, nanobind::arg("value"));
   module.def("version", &octile::version);
   module.def("devices_json", &octile::devices_json, nanobind::call_guard<nanobind::gil_scoped_release>());
   octile::python::bind_array(module);

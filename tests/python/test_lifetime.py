@@ -125,6 +125,7 @@ def test_failing_calls_leave_no_references_behind(rng):
 def test_the_module_reports_no_leak_when_the_interpreter_ends():
     script = (
         "import numpy as np, octile\n"
+        "octile._core.set_leak_warnings(True)\n"
         "w = octile.Weight(np.ones((8, 16), np.uint8), np.ones(8, np.float32))\n"
         "l = octile.Linear(w, x_dtype='fp16', max_m=2)\n"
         "y = l(np.ones((2, 16), np.float16))\n"

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: a model's linears replaced in one call.
+
+    octile.torch.quantize_(model)
+
+The modules that come in their place keep torch.compile (fullgraph, dynamic batch), torch.export, CUDA graphs, state_dict,
+deepcopy and pickle. They are for inference: there is no backward.
+"""
+
+from octile.torch._linear import Linear, prepare, quantize_weight
+from octile.torch._quantize import Report, quantize_
+
+__all__ = ["Linear", "Report", "prepare", "quantize_", "quantize_weight"]
