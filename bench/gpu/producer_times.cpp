@@ -29,6 +29,7 @@ constexpr std::int64_t kColdBytes = std::int64_t{200} << 20;
 
 struct Candidate {
   std::string label;
+  std::shared_ptr<const void> kernel;  // What was captured runs as long as it is loaded.
   std::unique_ptr<TimedSequence> sequence;
   std::vector<double> us;
 };
@@ -93,9 +94,10 @@ class Times {
   }
   std::size_t calls() const { return static_cast<std::size_t>(std::max<std::int64_t>(copies_, 32)); }
 
-  void time(std::string label, std::vector<TimedCall> sequence) {
+  void time(std::string label, std::shared_ptr<const void> kernel, std::vector<TimedCall> sequence) {
     Candidate& candidate = candidates_.emplace_back();
     candidate.label = std::move(label);
+    candidate.kernel = std::move(kernel);
     candidate.sequence = must(device_.backend->make_sequence(device_.info, std::move(sequence)));
   }
 
@@ -114,7 +116,7 @@ class Times {
         return made ? Expected<void>() : Expected<void>(made.error());
       });
     }
-    time("the plain quantiser", std::move(sequence));
+    time("the plain quantiser", quantise, std::move(sequence));
   }
   void add(const cuda::ProducerLayout& layout, bool taken) {
     ProducerSpec spec;
@@ -142,7 +144,7 @@ class Times {
     }
     time(format("{} blocks of {} threads, {} vectors kept{}", layout.cluster, layout.threads, layout.kept,
                 taken ? "  <- taken" : ""),
-         std::move(sequence));
+         producer, std::move(sequence));
   }
 
   Device device_;

@@ -112,7 +112,8 @@ struct Explanation {
   std::int64_t bytes = 0;  // Resident bytes of the weight.
 };
 
-// A linear layer ready to run. Thread-safe for concurrent run() calls with distinct workspaces.
+// A linear layer ready to run. Thread-safe for concurrent run() calls with distinct workspaces. A captured graph runs this
+// linear's kernels on its weight and the call's workspace: keep all three as long as the graph.
 class OCTILE_API Fp8Linear {
  public:
   static Expected<Fp8Linear> create(Fp8Weight weight, const LinearOptions& options = {});

@@ -116,8 +116,8 @@ TEST(WeightUpdateOnGpu, TheNextCallsReadTheNewWeightsWhereverTheyComeFrom) {
     device_scales.at(i) = std::make_unique<DeviceBytes>(pair.scales.at(i));
   }
   const auto outputs = poisoned_outputs(2 * kCalls, kN);
-  for (int i = 0; i < kCalls; ++i) {
-    const std::size_t which = static_cast<std::size_t>(i + 1) % 2;
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const std::size_t which = (i + 1) % 2;
     WeightSource source = pair.source(which);
     const bool on_device = i % 4 < 2;
     if (on_device) {
@@ -126,15 +126,11 @@ TEST(WeightUpdateOnGpu, TheNextCallsReadTheNewWeightsWhereverTheyComeFrom) {
     }
     const auto updated = weight->update(source, on_device ? SourceMemory::device : SourceMemory::host, stream.stream);
     ASSERT_TRUE(updated) << updated.error().message;
-    first.run(x, *outputs.at(static_cast<std::size_t>(2 * i)), stream.stream);
-    second.run(x, *outputs.at(static_cast<std::size_t>(2 * i + 1)), stream.stream);
+    first.run(x, *outputs.at(2 * i), stream.stream);
+    second.run(x, *outputs.at(2 * i + 1), stream.stream);
   }
-  for (int i = 0; i < kCalls; ++i) {
-    for (int of_call = 0; of_call < 2; ++of_call) {
-      ASSERT_EQ(bytes_of(*outputs.at(static_cast<std::size_t>(2 * i + of_call))),
-                wanted.at(static_cast<std::size_t>(i + 1) % 2))
-          << "update " << i << ", linear " << of_call;
-    }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    ASSERT_EQ(bytes_of(*outputs.at(i)), wanted.at((i / 2 + 1) % 2)) << "update " << i / 2 << ", linear " << i % 2;
   }
 }
 

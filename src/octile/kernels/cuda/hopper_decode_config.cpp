@@ -169,7 +169,7 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
     return HUGE_VAL;
   }
   // Fitted by bench/gpu/fit_decode_model.py to 1,559 timings of the whole linear on an H200 (four shapes, M 1..64, mode
-  // full; hopper_decode_sweep.json): of 32 points the best of the configs timed is among the first eight at 27, which lose
+  // full; hopper_decode_sweep.json): of 32 points the best of the configs timed is among the first eight at 26, which lose
   // at most 2.5 % at the others; the first alone loses 4.5 % as a geometric mean. Microseconds, bytes a microsecond, clocks.
   constexpr double kDramRate = 5.01e6;
   constexpr double kSmRate = 203e3;
