@@ -136,6 +136,12 @@ OCTILE_API octile_status octile_devices(char** json);
 OCTILE_API octile_status octile_weight_create(const octile_weight_source* source, const octile_weight_options* options,
                                               octile_weight** weight);
 OCTILE_API void octile_weight_destroy(octile_weight* weight); /* NULL is fine; linears made of it live on. */
+/* Overwrites codes and scales in place, ordered on `stream` (a CUDA stream): same address, same layout. The next run of each
+   linear starts nothing before that has ended. `source` has the weight's shape and lies in the host's memory, which may be
+   freed afterwards, or (on_device other than 0) in that of the weight's device, with [n] fp32 scales. Unavailable on a CPU:
+   create a new weight there. */
+OCTILE_API octile_status octile_weight_update(octile_weight* weight, const octile_weight_source* source, int on_device,
+                                              void* stream);
 /* 0 for NULL. */
 OCTILE_API int64_t octile_weight_n(const octile_weight* weight);
 OCTILE_API int64_t octile_weight_k(const octile_weight* weight);

@@ -309,6 +309,21 @@ TEST_F(CApi, ACallerWhoseWeightOptionsEndBeforeTheLaunchModeGetsTheDefaultAndIsN
   EXPECT_THAT(octile_last_error(), HasSubstr("weight_options.struct_size: want 40 to 48 bytes, got 39"));
 }
 
+TEST_F(CApi, AWeightsUpdateNamesWhatIsWrongAndWhereItCannotBeHad) {
+  create();
+  EXPECT_EQ(octile_weight_update(nullptr, &source, 0, nullptr), OCTILE_INVALID_ARGUMENT);
+  EXPECT_THAT(octile_last_error(), HasSubstr("weight"));
+  EXPECT_EQ(octile_weight_update(weight, nullptr, 0, nullptr), OCTILE_INVALID_ARGUMENT);
+  EXPECT_THAT(octile_last_error(), HasSubstr("weight_source"));
+  octile_weight_source other = source;
+  other.n -= 1;
+  other.scale_count = other.n;
+  EXPECT_EQ(octile_weight_update(weight, &other, 0, nullptr), OCTILE_INVALID_ARGUMENT);
+  EXPECT_THAT(octile_last_error(), HasSubstr("want the weight's shape"));
+  EXPECT_EQ(octile_weight_update(weight, &source, 0, nullptr), OCTILE_UNAVAILABLE);
+  EXPECT_THAT(octile_last_error(), HasSubstr("create a new one"));
+}
+
 TEST_F(CApi, StatusesHaveNamesAndErrorsBelongToTheirThread) {
   EXPECT_STREQ(octile_status_name(OCTILE_OK), "ok");
   EXPECT_STREQ(octile_status_name(OCTILE_NOT_PREPARED), "not_prepared");

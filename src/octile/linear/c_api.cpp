@@ -166,6 +166,20 @@ octile_status octile_weight_create(const octile_weight_source* source, const oct
   });
 }
 
+octile_status octile_weight_update(octile_weight* weight, const octile_weight_source* source, int on_device, void* stream) {
+  return octile::c_api::guarded([&]() -> octile::Expected<void> {
+    if (weight == nullptr) {
+      return octile::c_api::null_argument("weight");
+    }
+    const auto cpp_source = octile::c_api::to_cpp(source);
+    if (!cpp_source) {
+      return cpp_source.error();
+    }
+    return weight->value.update(*cpp_source, on_device != 0 ? octile::SourceMemory::device : octile::SourceMemory::host,
+                                stream);
+  });
+}
+
 void octile_weight_destroy(octile_weight* weight) { delete weight; }
 int64_t octile_weight_n(const octile_weight* weight) { return weight == nullptr ? 0 : weight->value.n(); }
 int64_t octile_weight_k(const octile_weight* weight) { return weight == nullptr ? 0 : weight->value.k(); }
