@@ -91,7 +91,6 @@ Expected<void> update(Fp8Weight::Impl& weight, const WeightSource& source, Sourc
   if (memory == SourceMemory::host) {
     plain = with_plain_scales(source, scales);
   }
-  plain.row_stride = weight_row_stride(source);
   for (const auto& packed : weight.packed) {
     if (packed->layout() == kEngineLayout) {
       return make_error(ErrorCode::unavailable,

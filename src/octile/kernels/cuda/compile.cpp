@@ -222,6 +222,21 @@ std::string export_directory() {
   return path ? *path : std::string();
 }
 
+// The compiler's output of `tree`, past every cache.
+Expected<NvrtcOutput> compile_anew(const CompileRequest& request, const Expected<SourceTree>& tree) {
+  if (auto valid = check_request(request); !valid) {
+    return valid.error();
+  }
+  if (!tree) {
+    return tree.error();
+  }
+  auto api = nvrtc();
+  if (!api) {
+    return api.error();
+  }
+  return run_compiler(**api, request, *tree);
+}
+
 }  // namespace
 
 std::string compile_arch(std::string_view device_arch) {
@@ -295,19 +310,7 @@ std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest
 }
 
 Expected<CompiledKernel> compile_text(const CompileRequest& request, std::string_view text) {
-  if (auto valid = check_request(request); !valid) {
-    return valid.error();
-  }
-  const DeviceSource root{request.source, text};
-  auto tree = tree_of(root);
-  if (!tree) {
-    return tree.error();
-  }
-  auto api = nvrtc();
-  if (!api) {
-    return api.error();
-  }
-  auto output = run_compiler(**api, request, *tree);
+  auto output = compile_anew(request, tree_of(DeviceSource{request.source, text}));
   if (!output) {
     return output.error();
   }
@@ -315,18 +318,7 @@ Expected<CompiledKernel> compile_text(const CompileRequest& request, std::string
 }
 
 Expected<std::string> compile_to_ptx(const CompileRequest& request) {
-  if (auto valid = check_request(request); !valid) {
-    return valid.error();
-  }
-  auto tree = tree_of(request.source);
-  if (!tree) {
-    return tree.error();
-  }
-  auto api = nvrtc();
-  if (!api) {
-    return api.error();
-  }
-  auto output = run_compiler(**api, request, *tree);
+  auto output = compile_anew(request, tree_of(request.source));
   if (!output) {
     return output.error();
   }

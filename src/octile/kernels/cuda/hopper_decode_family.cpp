@@ -125,20 +125,11 @@ struct HopperDecodeTraits {
 
   static Expected<std::unique_ptr<Kernel>> prepare(const DeviceContext& context, const Problem& problem,
                                                    const DecodeTile& tile, QuantiseKernel quantise) {
-    const auto encoder = tensor_map_encoder_for(context);
-    if (!encoder) {
-      return encoder.error();
-    }
     CompileRequest request;
     request.source = kSource;
     request.defines = decode_defines(tile, problem.out_dtype, resolve_accumulate(problem.accumulate));
     request.kernel = "octile_hopper_decode";
-    auto product = compile_and_load(context, request, static_cast<unsigned>(tile.shared_bytes()));
-    if (!product) {
-      return product.error();
-    }
-    return std::unique_ptr<Kernel>(
-        std::make_unique<HopperDecodeKernel>(context, problem, tile, std::move(quantise), std::move(*product), *encoder));
+    return prepare_with_maps<HopperDecodeKernel>(context, problem, tile, std::move(quantise), request, tile.shared_bytes());
   }
 };
 

@@ -147,20 +147,12 @@ struct HopperWgmmaTraits {
 
   static Expected<std::unique_ptr<Kernel>> prepare(const DeviceContext& context, const Problem& problem,
                                                    const WgmmaTile& tile, QuantiseKernel quantise) {
-    const auto encoder = tensor_map_encoder_for(context);
-    if (!encoder) {
-      return encoder.error();
-    }
     CompileRequest request;
     request.source = kSource;
     request.defines = wgmma_defines(tile, problem.out_dtype, resolve_accumulate(problem.accumulate));
     request.kernel = "octile_hopper_wgmma";
-    auto product = compile_and_load(context, request, static_cast<unsigned>(tile.shared_bytes(problem.out_dtype)));
-    if (!product) {
-      return product.error();
-    }
-    return std::unique_ptr<Kernel>(
-        std::make_unique<HopperWgmmaKernel>(context, problem, tile, std::move(quantise), std::move(*product), *encoder));
+    return prepare_with_maps<HopperWgmmaKernel>(context, problem, tile, std::move(quantise), request,
+                                                tile.shared_bytes(problem.out_dtype));
   }
 };
 

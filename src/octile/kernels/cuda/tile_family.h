@@ -46,6 +46,24 @@ Expected<void> quantise_and_multiply(std::string_view family, const DeviceContex
   return multiply(**weight, *codes, stream);
 }
 
+// Traits::prepare of kernels that read through tensor maps: the driver's encoder of them, and the product compiled as
+// `request` says with `shared_bytes` of dynamic shared memory.
+template <class KernelOfTile, class Tile>
+Expected<std::unique_ptr<Kernel>> prepare_with_maps(const DeviceContext& context, const Problem& problem, const Tile& tile,
+                                                    QuantiseKernel quantise, const CompileRequest& request,
+                                                    std::int64_t shared_bytes) {
+  const auto encoder = tensor_map_encoder_for(context);
+  if (!encoder) {
+    return encoder.error();
+  }
+  auto product = compile_and_load(context, request, static_cast<unsigned>(shared_bytes));
+  if (!product) {
+    return product.error();
+  }
+  return std::unique_ptr<Kernel>(
+      std::make_unique<KernelOfTile>(context, problem, tile, std::move(quantise), std::move(*product), *encoder));
+}
+
 // Traits::available of kernels with wgmma, which is Hopper's alone.
 template <const char* kName>
 Expected<void> hopper_only(const DeviceInfo& device) {
