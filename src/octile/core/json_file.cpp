@@ -4,17 +4,13 @@
 #include "octile/core/json_file.h"
 
 #include "octile/core/format.h"
+#include "octile/core/regular_file.h"
 
 #include <nlohmann/json.hpp>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <deque>
-#include <system_error>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -26,8 +22,6 @@ using Json = nlohmann::ordered_json;
 
 // A file with more duplicate keys than this is no table with a slip in it; the list of them must not outgrow the file.
 constexpr std::size_t kMaxDuplicates = 100;
-
-std::string system_reason(int error) { return std::generic_category().message(error); }
 
 // "line 3, column 7" of byte `position` (1-based, as nlohmann counts).
 std::string place_of(std::string_view text, std::size_t position) {
@@ -206,63 +200,36 @@ std::string encoding_problem(std::string_view text) {
   return {};
 }
 
-class OpenFile {
- public:
-  explicit OpenFile(int fd) : fd_(fd) {}
-  ~OpenFile() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
 Expected<std::string> read_whole_file(const std::string& path, std::int64_t max_bytes) {
-  // O_NONBLOCK: opening a FIFO that nobody writes to must not hang.
-  const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd() < 0) {
-    return make_error(ErrorCode::io, "cannot open {}: {}", path, system_reason(errno));
+  const auto file = RegularFile::open(path);
+  if (!file) {
+    return file.error();
   }
-  struct stat status{};
-  if (::fstat(file.fd(), &status) != 0) {
-    return make_error(ErrorCode::io, "cannot examine {}: {}", path, system_reason(errno));
+  if (file->size() > max_bytes) {
+    return make_error(ErrorCode::io, "{} has {} bytes, at most {} are read", path, file->size(), max_bytes);
   }
-  if (!S_ISREG(status.st_mode)) {
-    return make_error(ErrorCode::io, "cannot read {}: it is {}, not a regular file", path,
-                      S_ISDIR(status.st_mode) ? "a directory" : "a device, pipe or socket");
-  }
-  if (status.st_size > max_bytes) {
-    return make_error(ErrorCode::io, "{} has {} bytes, at most {} are read", path, status.st_size, max_bytes);
-  }
+  // Files of /proc state no size, and a file may grow meanwhile: read until nothing more comes.
+  constexpr std::size_t kStep = 4096;
   std::string text;
-  text.resize(static_cast<std::size_t>(status.st_size));
   std::size_t filled = 0;
+  std::size_t wanted = static_cast<std::size_t>(file->size()) + kStep;
   while (true) {
-    if (filled == text.size()) {
-      // Files of /proc state no size, and a file may grow meanwhile.
-      text.resize(text.size() + 4096);
+    text.resize(wanted);
+    const auto room = std::as_writable_bytes(std::span(text)).subspan(filled);
+    const auto got = file->read_some(static_cast<std::int64_t>(filled), room);
+    if (!got) {
+      return got.error();
     }
-    const ssize_t got = ::read(file.fd(), text.data() + filled, text.size() - filled);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      return make_error(ErrorCode::io, "cannot read {}: {}", path, system_reason(errno));
-    }
-    if (got == 0) {
-      break;
-    }
-    filled += static_cast<std::size_t>(got);
+    filled += static_cast<std::size_t>(*got);
     if (std::cmp_greater(filled, max_bytes)) {
       return make_error(ErrorCode::io, "{} has more than {} bytes, at most {} are read", path, filled, max_bytes);
     }
+    if (filled < wanted) {
+      break;
+    }
+    wanted += kStep;
   }
   text.resize(filled);
   return text;
