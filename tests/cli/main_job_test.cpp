@@ -103,6 +103,30 @@ TEST_F(MainJobTest, TuneBenchVerifyExplain) {
   }
 }
 
+TEST_F(MainJobTest, TuneFromALogTunesWhatWasRunHere) {
+  const std::string here = run_json({"devices", "--json"})[0]["device_name"].get<std::string>();
+  const auto line = [](const std::string& device, int m, int count) {
+    return Json{{"device_name", device}, {"n", 256}, {"k", 128}, {"m", m}, {"count", count}}.dump() + "\n";
+  };
+  const std::string log =
+      write("untuned.jsonl", line(here, 3, 2) + line("NVIDIA_H300", 9, 5) + line(here, 7, 1) + line(here, 3, 2) + "{\"torn");
+  const RunResult tuned = run({"tune", "--from-log", log, "--tables", path("tables")});
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.out, testing::AllOf(HasSubstr("256x128"), HasSubstr("NVIDIA_H300"), HasSubstr("1 of 5 lines")));
+  const Json points =
+      run_json({"explain", "--n", "256", "--k", "128", "--m", "3,7,64", "--tables", path("tables"), "--json"});
+  EXPECT_FALSE(points[0]["measured"].is_null());
+  EXPECT_FALSE(points[1]["measured"].is_null());
+  EXPECT_TRUE(points[2]["measured"].is_null()) << "M = 64 was never run";
+
+  EXPECT_EQ(run({"tune", "--from-log", log, "--m", "4"}).status, 2);
+  EXPECT_EQ(run({"tune", "--from-log", log, "--model", "qwen3-8b"}).status, 2);
+  const RunResult nothing = run({"tune", "--from-log", write("other.jsonl", line("NVIDIA_H300", 9, 5))});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, testing::AllOf(HasSubstr(here), HasSubstr("NVIDIA_H300")));
+  EXPECT_EQ(run({"tune", "--from-log", path("missing")}).status, 2);
+}
+
 TEST_F(MainJobTest, OnATerminalProgressIsABar) {
   const RunResult tuned = run(on_small_weight({"tune", "--m", "1"}), {.stderr_is_terminal = true});
   EXPECT_EQ(tuned.status, 0) << tuned.err;

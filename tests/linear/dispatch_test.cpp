@@ -4,6 +4,7 @@
 
 #include "layer.h"
 #include "octile/core/env.h"
+#include "octile/linear/untuned_log.h"
 #include "support/fake_backend.h"
 #include "support/log_capture.h"
 #include "tables.h"
@@ -232,6 +233,41 @@ TEST_F(Dispatching, OneKernelServesEveryIntervalOfItsConfig) {
   EXPECT_EQ(ours.prepared()[0].max_m, 10);
   EXPECT_EQ(ours.prepared()[1].max_m, 4);
   bits(*linear);
+}
+
+TEST_F(Dispatching, CallsThatNoEntryServesAreCountedAndOthersAreNot) {
+  const std::string log = (directory / "untuned").string();
+  const env::ScopedOverride on("OCTILE_UNTUNED_LOG", log);
+  write_table({entry(1, 2, "ours", 4, 1.5), baseline_entry(3, 4), entry(9, 9, "ours", 4, 1.5)});
+  const auto linear = layer(8);
+  ASSERT_TRUE(linear) << linear.error().message;
+  for (const std::int64_t m : {1, 2, 4, 5, 6, 6, 15}) {
+    const Inputs rows(m, 300);
+    run_guarded(*linear, rows.view(), DType::fp32, 40);
+  }
+  {
+    const env::ScopedOverride off(kSwitch, "off");
+    bits(*layer(8));
+  }
+  ASSERT_TRUE(flush_untuned_log());
+  const auto read = read_untuned_log(log);
+  ASSERT_TRUE(read) << read.error().message;
+  std::vector<std::pair<std::int64_t, std::uint64_t>> calls;
+  for (const UntunedPoint& point : read->points) {
+    EXPECT_EQ(point.shape, (UntunedShape{backend.info.name, 40, 300, "fp32", false}));
+    calls.emplace_back(point.m, point.count);
+  }
+  // 15 runs as 8 and 7: what is counted is what ran.
+  EXPECT_THAT(calls,
+              testing::ElementsAre(testing::Pair(5, 1), testing::Pair(6, 2), testing::Pair(7, 1), testing::Pair(8, 1)));
+}
+
+TEST_F(Dispatching, AShapeWithoutATableIsSaidOnceWithTheCommandThatMakesOne) {
+  const test::LogCapture log;
+  ASSERT_TRUE(layer());
+  ASSERT_TRUE(layer());
+  EXPECT_EQ(log.count(LogLevel::info, "untuned: " + backend.info.name + " has no table for N = 40, K = 300"), 1);
+  EXPECT_EQ(log.count(LogLevel::info, "octile tune --device " + backend.info.id + " --n 40 --k 300"), 1);
 }
 
 TEST_F(Dispatching, BrokenTableFilesLeaveTheBaselineServing) {

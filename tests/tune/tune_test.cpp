@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 namespace octile::test {
 namespace {
@@ -36,6 +37,47 @@ int journals_in(const std::string& directory) {
     count += file.path().extension() == ".journal" ? 1 : 0;
   }
   return count;
+}
+
+TEST(Tune, UsesAreTunedExactlyAndTheDearestFirst) {
+  const TemporaryDirectory directory;
+  TuneOptions options = tune_options(directory.path(), "");
+  options.uses = {{48, 64, 3, 10}, {80, 32, 700, 5}, {80, 32, 2, 1e9}, {48, 64, 3, 2}, {48, 64, 5, 1}};
+  std::vector<std::string> order;
+  options.progress = [&](const TuneProgress& progress) {
+    if (progress.doing.find(" m=") != std::string::npos && (order.empty() || order.back() != progress.doing)) {
+      order.push_back(progress.doing);
+    }
+  };
+  const auto summary = tune_simulated(options, "ratio:0:1.5");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  std::vector<std::pair<std::string, std::int64_t>> points;
+  for (const TunePoint& point : summary->points) {
+    points.emplace_back(point.shape.name, point.m);
+    EXPECT_EQ(point.status, PointStatus::tile);
+  }
+  EXPECT_EQ(points,
+            (std::vector<std::pair<std::string, std::int64_t>>{{"small", 3}, {"small", 5}, {"wide", 2}, {"wide", 700}}));
+  ASSERT_GE(order.size(), 2U);
+  EXPECT_EQ(order[0], "wide m=2");
+  EXPECT_EQ(order[1], "wide m=700");
+}
+
+TEST(Tune, UsesThatCannotBeAreRefused) {
+  const TemporaryDirectory directory;
+  for (const TuneUse& use : {TuneUse{48, 64, 0, 1}, TuneUse{48, 64, 1, 0}, TuneUse{48, 64, 1, -3},
+                             TuneUse{48, 64, 1, std::numeric_limits<double>::quiet_NaN()}, TuneUse{48, 65, 1, 1}}) {
+    TuneOptions options = tune_options(directory.path(), "");
+    options.uses = {{48, 64, 1, 1}, {80, 32, 1, 1}, use};
+    const auto summary = tune_simulated(options, "");
+    ASSERT_FALSE(summary.has_value());
+    EXPECT_EQ(summary.error().code, ErrorCode::invalid_argument);
+  }
+  TuneOptions options = tune_options(directory.path(), "");
+  options.uses = {{48, 64, 1, 1}};
+  const auto summary = tune_simulated(options, "");
+  ASSERT_FALSE(summary.has_value());
+  EXPECT_THAT(summary.error().message, HasSubstr("wide")) << "a shape without any use";
 }
 
 TEST(Tune, AFasterHeuristicIsProvenAndWrittenAsOneInterval) {

@@ -154,6 +154,12 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       ->type_name("DIR");
   add_scope(*command, args.tune.measure.scope);
   add_pdl(*command, args.tune.measure.pdl);
+  command
+      ->add_option(
+          "--from-log", args.tune.from_log,
+          "In place of --model and --m: tune what a service ran untuned, as OCTILE_UNTUNED_LOG recorded it in FILE, "
+          "the dearest first")
+      ->type_name("FILE");
   command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
   command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
   command->footer(
@@ -161,7 +167,8 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       "Examples:\n"
       "  octile tune --model qwen3-8b --time-budget 2m\n"
       "  octile tune --model ./config.json --tp 2 --m 1,2,4,8,16 --tables ./tables\n"
-      "  octile tune --n 6144 --k 4096 --thorough");
+      "  octile tune --n 6144 --k 4096 --thorough\n"
+      "  octile tune --from-log untuned.jsonl --time-budget 5m");
   command->callback([&] { action = [&] { return run_tune(args.tune, args.command_line); }; });
 }
 

@@ -39,6 +39,7 @@ struct MeasureArgs {
 
 struct TuneArgs {
   MeasureArgs measure;
+  std::string from_log;  // Of OCTILE_UNTUNED_LOG, in place of shapes and M; empty: none.
   bool thorough = false;
   bool resume = false;
 };

@@ -4,24 +4,92 @@
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
 #include "octile/cli/progress.h"
+#include "octile/core/format.h"
+#include "octile/kernels/backend.h"
+#include "octile/linear/untuned_log.h"
 #include "octile/report/text_report.h"
 #include "octile/tune/tune.h"
 
+#include <algorithm>
+
 namespace octile::cli {
+
+namespace {
+
+Expected<void> fill_shapes(const TuneArgs& args, TuneOptions& options) {
+  auto shapes = shapes_of(args.measure.shape);
+  if (!shapes) {
+    return std::move(shapes).error();
+  }
+  options.shapes = *std::move(shapes);
+  return {};
+}
+
+// The points of --from-log that this run can tune; `notes` says what else the log holds.
+Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector<std::string>& notes) {
+  const ShapeArgs& shape = args.measure.shape;
+  if (!shape.model.empty() || shape.n != 0 || shape.k != 0 || shape.tp != 1 || !args.measure.m_list.empty()) {
+    return Error{ErrorCode::invalid_argument,
+                 "--from-log says which shapes and M to tune: give no --model, --tp, --n, --k, --m"};
+  }
+  const Expected<Device> device = find_device(args.measure.device);
+  if (!device) {
+    return device.error();
+  }
+  Expected<UntunedLog> log = read_untuned_log(args.from_log);
+  if (!log) {
+    return make_error(ErrorCode::invalid_argument, "--from-log: {}", log.error().message);
+  }
+  notes = std::move(log->notes);
+  std::vector<std::string> other_devices;
+  std::int64_t of_other_devices = 0;
+  std::int64_t of_other_types = 0;
+  for (const UntunedPoint& point : log->points) {
+    if (point.shape.device_name != device->info.name) {
+      // Points are sorted by device.
+      if (other_devices.empty() || other_devices.back() != point.shape.device_name) {
+        other_devices.push_back(point.shape.device_name);
+      }
+      ++of_other_devices;
+    } else if (point.shape.out_dtype != to_string(options.out_dtype)) {
+      ++of_other_types;
+    } else {
+      options.uses.push_back({point.shape.n, point.shape.k, point.m, static_cast<double>(point.count)});
+      const auto is_known = [&](const TuneShape& known) { return known.n == point.shape.n && known.k == point.shape.k; };
+      if (std::ranges::none_of(options.shapes, is_known)) {
+        options.shapes.push_back({format("{}x{}", point.shape.n, point.shape.k), point.shape.n, point.shape.k});
+      }
+    }
+  }
+  if (of_other_devices > 0) {
+    notes.push_back(format("{}: {} points of other devices were left out: {}", args.from_log, of_other_devices,
+                           join(other_devices, ", ")));
+  }
+  if (of_other_types > 0) {
+    notes.push_back(format("{}: {} points of other output types than {} were left out", args.from_log, of_other_types,
+                           to_string(options.out_dtype)));
+  }
+  if (options.uses.empty()) {
+    return make_error(ErrorCode::invalid_argument, "--from-log: {} holds nothing that {} ran and this run can tune: {}",
+                      args.from_log, device->info.name, join(notes, "; "));
+  }
+  return {};
+}
+
+}  // namespace
 
 int run_tune(const TuneArgs& args, const std::string& command_line) {
   TuneOptions options;
-  auto shapes = shapes_of(args.measure.shape);
-  if (!shapes) {
-    return fail(shapes.error());
-  }
-  options.shapes = *std::move(shapes);
   fill_options(args.measure, command_line, options);
   options.m_list = args.measure.m_list;
+  std::vector<std::string> notes;
+  if (Expected<void> known = args.from_log.empty() ? fill_shapes(args, options) : fill_uses(args, options, notes); !known) {
+    return fail(known.error());
+  }
   options.thorough = args.thorough;
   options.resume = args.resume;
 
-  const auto summary = [&] {
+  auto summary = [&] {
     Progress progress;
     options.progress = progress.callback();
     return tune(options);
@@ -29,6 +97,7 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
   if (!summary) {
     return fail(summary.error());
   }
+  summary->notes.insert(summary->notes.begin(), notes.begin(), notes.end());
   const auto written = write_stdout(tune_text(*summary));
   if (summary->failure.has_value()) {
     return fail({ErrorCode::failed, *summary->failure});

@@ -24,6 +24,11 @@ constexpr std::array kVariables = {
              ""},
     Variable{"OCTILE_DEVICE_NAME_ALIAS", Type::text, "", "Tables",
              "Device name whose tables this device uses on purpose: NAME=ALIAS for one device, or ALIAS for all.", ""},
+    Variable{
+        "OCTILE_UNTUNED_LOG", Type::text, "", "Tables",
+        "File to which calls without a tuned entry are appended, a JSON line for each (device, N, K, M) with the number "
+        "of calls since the last: for tune --from-log.",
+        ""},
     Variable{"OCTILE_NUM_THREADS", Type::integer, "0", "CPU",
              "Threads of the CPU pool; 0 takes the cores that affinity and cgroup limits leave this process.", "", 0, 1024},
     Variable{"OCTILE_CPU_ISA", Type::choice, "amx", "CPU",

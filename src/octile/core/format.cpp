@@ -3,12 +3,14 @@
 #define FMT_HEADER_ONLY 1
 #include <fmt/format.h>
 
-#include <string>
+#include "octile/core/format.h"
 
-namespace octile::detail {
+namespace octile {
 
-std::string vformat(fmt::string_view text, fmt::format_args args);
+std::string detail::vformat(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
 
-std::string vformat(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
+std::string join(std::span<const std::string> parts, std::string_view separator) {
+  return fmt::to_string(fmt::join(parts, separator));
+}
 
-}  // namespace octile::detail
+}  // namespace octile

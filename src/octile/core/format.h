@@ -6,7 +6,9 @@
 
 #include <fmt/core.h>
 
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace octile {
 
@@ -18,6 +20,9 @@ template <class... Args>
 std::string format(fmt::format_string<Args...> text, Args&&... args) {
   return detail::vformat(fmt::string_view(text), fmt::make_format_args(args...));
 }
+
+// "a, b, c" of three parts and ", ".
+std::string join(std::span<const std::string> parts, std::string_view separator);
 
 // error(ErrorCode::io, "cannot open {}: {}", path, reason)
 template <class... Args>

@@ -105,6 +105,7 @@ class Builder {
       if (auto ok = serve(i); !ok) {
         return ok.error();
       }
+      dispatch_->untuned.push_back(plan_.tuned() && dispatch_->choices[i].entry == nullptr);
     }
     return std::move(dispatch_);
   }

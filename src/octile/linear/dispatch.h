@@ -28,6 +28,7 @@ struct Dispatch {
   std::vector<std::int64_t> starts;            // Ascending, the first is 1.
   std::vector<const PreparedKernel*> serving;  // For each interval.
   std::vector<Choice> choices;                 // For each interval, for explain().
+  std::vector<bool> untuned;                   // For each interval: no entry of a table serves it.
   std::vector<std::unique_ptr<PreparedKernel>> kernels;
 
   const Dispatch* older = nullptr;  // What served before; kept, for calls and graphs that began with it.
@@ -36,6 +37,7 @@ struct Dispatch {
   std::size_t interval_of(std::int64_t m) const noexcept;
   // Precondition as above.
   const PreparedKernel& kernel_of(std::int64_t m) const noexcept { return *serving[interval_of(m)]; }
+  bool is_untuned(std::int64_t m) const noexcept { return untuned[interval_of(m)]; }
   // Workspace of the worst M up to m.
   std::int64_t workspace_bytes(std::int64_t m) const noexcept;
   // Workspace of a call with `rows` >= 1 rows: of its chunks of max_m and of the rest.

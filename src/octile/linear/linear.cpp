@@ -5,6 +5,7 @@
 #include "octile/core/log.h"
 #include "octile/linear/dispatch.h"
 #include "octile/linear/explain.h"
+#include "octile/linear/untuned_log.h"
 #include "octile/quant/quantize.h"
 
 #include <algorithm>
@@ -26,7 +27,8 @@ struct Fp8Linear::Impl {
   Fp8Weight weight;
   LinearOptions options;  // `bias` is cleared: the caller's array may be gone.
   Plan plan;
-  std::unique_ptr<DeviceBuffer> bias;  // [n] fp32, or nullptr.
+  std::unique_ptr<DeviceBuffer> bias;       // [n] fp32, or nullptr.
+  std::shared_ptr<UntunedCounter> untuned;  // Of calls that no table entry serves; nullptr: they are not counted.
 
   // prepare() publishes a new dispatch and keeps the older ones, which running calls and captured graphs may still use.
   std::mutex prepare_mutex;
@@ -139,6 +141,19 @@ Fitting fitting_dispatch(const Dispatch* newest, std::int64_t rows, std::int64_t
   return {nullptr, wanted};
 }
 
+// One line a shape: a table that is missing must not go unseen.
+void say_untuned_once(const Plan& plan) {
+  const Problem& problem = plan.problem();
+  const std::string& device = plan.device().name;
+  if (!plan.tuned() || plan.lookup().table != nullptr || !is_rank_zero()) {
+    return;
+  }
+  log_once(
+      LogLevel::info, format("untuned {} {} {}", device, problem.n, problem.k),
+      format("untuned: {} has no table for N = {}, K = {}, so {} serves; octile tune --device {} --n {} --k {} makes one",
+             device, problem.n, problem.k, plan.choose(1).kernel, plan.device().id, problem.n, problem.k));
+}
+
 // Allocates at the first call alone.
 void say_fallback_once(const Problem& problem, std::int64_t rows) {
   static std::atomic<bool> said{false};
@@ -190,6 +205,9 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
     args.activation.x = rows_of(activation.x, row, m);
     args.activation.scales = activation.scales == nullptr ? nullptr : activation.scales + row;
     args.y = rows_of(y, row, m);
+    if (linear.untuned != nullptr && dispatch->is_untuned(m)) {
+      linear.untuned->add(m);
+    }
     const PreparedKernel& prepared = dispatch->kernel_of(m);
     if (auto ok = prepared.kernel->run(*prepared.weight, args); !ok) {
       return ok;
@@ -243,7 +261,12 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   if (auto ok = check_baseline_is_packed(plan, packed); !ok) {
     return ok.error();
   }
+  say_untuned_once(plan);
   auto impl = std::make_shared<Impl>(std::move(weight), options, std::move(plan));
+  if (impl->plan.tuned()) {
+    impl->untuned =
+        untuned_counter({packed.device.info.name, problem.n, problem.k, to_string(problem.out_dtype), problem.bias});
+  }
   if (options.bias != nullptr) {
     auto bias = upload_bias(packed.device, options, problem.n);
     if (!bias) {

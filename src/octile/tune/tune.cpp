@@ -106,6 +106,9 @@ class Sweep {
       return std::move(m_list).error();
     }
     m_list_ = std::move(*m_list);
+    if (Expected<void> known = check_uses(); !known) {
+      return known;
+    }
     directory_ = options_.tables.empty() ? user_table_directory() : options_.tables;
     if (directory_.find(':') != std::string::npos) {
       return make_error(ErrorCode::invalid_argument, "tables: wanted one directory to write to, got \"{}\"", directory_);
@@ -114,6 +117,42 @@ class Sweep {
       return added;
     }
     return open_journal();
+  }
+
+  Expected<void> check_uses() const {
+    if (options_.uses.empty()) {
+      return {};
+    }
+    for (const TuneUse& use : options_.uses) {
+      const auto is_its = [&](const TuneShape& shape) { return shape.n == use.n && shape.k == use.k; };
+      if (use.m < 1 || !std::isfinite(use.calls) || use.calls <= 0 || std::ranges::none_of(options_.shapes, is_its)) {
+        return make_error(
+            ErrorCode::invalid_argument,
+            "uses: wanted m >= 1, calls > 0 and a shape of each n and k, got n = {}, k = {}, m = {}, calls = {}", use.n,
+            use.k, use.m, use.calls);
+      }
+    }
+    for (const TuneShape& shape : options_.shapes) {
+      if (ms_of(shape).empty()) {
+        return make_error(ErrorCode::invalid_argument, "uses: wanted one of shape {}, {}x{}, got none", shape.name, shape.n,
+                          shape.k);
+      }
+    }
+    return {};
+  }
+
+  // Ascending: the M that are asked for of one shape.
+  std::vector<std::int64_t> ms_of(const TuneShape& shape) const {
+    if (options_.uses.empty()) {
+      return m_list_;
+    }
+    std::set<std::int64_t> ms;
+    for (const TuneUse& use : options_.uses) {
+      if (use.n == shape.n && use.k == shape.k) {
+        ms.insert(use.m);
+      }
+    }
+    return {ms.begin(), ms.end()};
   }
 
   Expected<void> add_weights() {
@@ -166,16 +205,23 @@ class Sweep {
     return {};
   }
 
+  static std::string listed(const std::vector<std::int64_t>& ms) {
+    std::string text;
+    for (const std::int64_t m : ms) {
+      text += format(" {}", m);
+    }
+    return text;
+  }
+
   std::string request_text() const {
     std::string text;
     for (const TuneShape& shape : options_.shapes) {
       text += format("{} {}x{}, ", shape.name, shape.n, shape.k);
+      if (!options_.uses.empty()) {
+        text += format("M{}, ", listed(ms_of(shape)));
+      }
     }
-    text += "M";
-    for (const std::int64_t m : m_list_) {
-      text += format(" {}", m);
-    }
-    return text;
+    return options_.uses.empty() ? format("{}M{}", text, listed(m_list_)) : text;
   }
 
   Expected<void> open_journal() {
@@ -220,7 +266,41 @@ class Sweep {
     return found == weight.points.end() ? nullptr : &*found;
   }
 
+  // One more point that is asked for, unless the journal holds it.
+  void plan_point(std::size_t weight, std::int64_t m) {
+    ++total_;
+    if (find_point(weights_[weight], m) == nullptr) {
+      pending_.push_back({weight, m, field_of(*device_.backend, weights_[weight].plan, m, options_.thorough)});
+    } else {
+      ++done_;
+    }
+  }
+
+  // What a service spends most of its time on comes first.
+  void plan_uses() {
+    std::map<std::pair<std::size_t, std::int64_t>, double> calls;
+    for (const TuneUse& use : options_.uses) {
+      for (std::size_t w = 0; w < weights_.size(); ++w) {
+        if (weights_[w].shape.n == use.n && weights_[w].shape.k == use.k) {
+          calls[{w, use.m}] += use.calls;
+        }
+      }
+    }
+    for (const auto& [point, count] : calls) {
+      plan_point(point.first, point.second);
+    }
+    const auto spent = [&](const Pending& pending) {
+      const std::optional<Candidate>& incumbent = pending.field.baseline ? pending.field.baseline : pending.field.heuristic;
+      return calls[{pending.weight, pending.m}] * (incumbent ? incumbent->predicted_us : 1.0);
+    };
+    std::ranges::stable_sort(pending_, std::greater{}, spent);
+  }
+
   void plan_points() {
+    if (!options_.uses.empty()) {
+      plan_uses();
+      return;
+    }
     // Small M first: they are what decoding runs all day, and cheap, so that a short budget covers them. With --thorough
     // the usual M come before the rest, for the same reason.
     const std::vector<std::int64_t> usual = default_m_list(device_.info.kind == DeviceKind::cuda);
@@ -231,12 +311,7 @@ class Sweep {
     }
     for (const std::int64_t m : order) {
       for (std::size_t w = 0; w < weights_.size(); ++w) {
-        ++total_;
-        if (find_point(weights_[w], m) == nullptr) {
-          pending_.push_back({w, m, field_of(*device_.backend, weights_[w].plan, m, options_.thorough)});
-        } else {
-          ++done_;
-        }
+        plan_point(w, m);
       }
     }
   }
@@ -463,7 +538,7 @@ class Sweep {
     };
     for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
       const Weight& weight = weights_[weight_of_shape_[s]];
-      for (const std::int64_t m : m_list_) {
+      for (const std::int64_t m : ms_of(options_.shapes[s])) {
         TunePoint point;
         point.shape = options_.shapes[s];
         point.m = m;
@@ -478,8 +553,9 @@ class Sweep {
       }
     }
     for (const Weight& weight : weights_) {
+      const std::vector<std::int64_t> asked = ms_of(weight.shape);
       for (const TunePoint& point : weight.points) {
-        if (!std::binary_search(m_list_.begin(), m_list_.end(), point.m)) {
+        if (!std::ranges::binary_search(asked, point.m)) {
           add(point);
         }
       }

@@ -15,11 +15,20 @@
 
 namespace octile {
 
+// A point that a service ran, and how often.
+struct TuneUse {
+  std::int64_t n = 0, k = 0, m = 0;
+  double calls = 0;
+};
+
 struct TuneOptions : RunOptions {
   std::vector<TuneShape> shapes;
   std::vector<std::int64_t> m_list;  // Empty: default_m_list().
-  bool thorough = false;             // Every M up to 1024 and a sample above, more candidates and rounds.
-  bool resume = false;               // Go on from the journal in the tables directory; start afresh where there is none.
+  // Not empty: exactly these points in place of shapes x m_list, those first that take most time in all. `shapes` names
+  // every (n, k) of them, and no other.
+  std::vector<TuneUse> uses;
+  bool thorough = false;  // Every M up to 1024 and a sample above, more candidates and rounds.
+  bool resume = false;    // Go on from the journal in the tables directory; start afresh where there is none.
 };
 
 // What became of one point.
