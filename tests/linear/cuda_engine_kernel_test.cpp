@@ -189,7 +189,8 @@ int host_engine(const BaselineCall& call, void* user) {
     return 1;
   }
   const std::vector<double> y = reference_linear({call.m, call.n, call.k, codes_x.data(), scales_x.data(), codes_w.data(),
-                                                  scales_w.data(), bias.empty() ? nullptr : bias.data()});
+                                                  scales_w.data(), bias.empty() ? nullptr : bias.data()})
+                                    .values;
   for (std::int64_t row = 0; row < call.m; ++row) {
     const std::vector<float> values(y.begin() + row * call.n, y.begin() + (row + 1) * call.n);
     const auto bytes = test::as_bytes(values, call.out_dtype);

@@ -103,9 +103,8 @@ struct Inputs {
 // The output in double, and how far `y` is from it.
 inline ErrorReport distance(const Weights& weights, const Inputs& inputs, const float* bias, MatrixView y) {
   const std::vector<std::uint8_t> codes_w = weights.contiguous_codes();
-  const std::vector<double> reference =
-      reference_linear({inputs.m, weights.n, weights.k, inputs.codes.data(), inputs.scales.data(), codes_w.data(),
-                        weights.scales.data(), bias});
+  const Reference reference = reference_linear({inputs.m, weights.n, weights.k, inputs.codes.data(), inputs.scales.data(),
+                                                codes_w.data(), weights.scales.data(), bias});
   return compare_with_reference(y.data, y.dtype, y.row_stride, reference, inputs.m, weights.n);
 }
 

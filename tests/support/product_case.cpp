@@ -32,7 +32,7 @@ ProductCase::ProductCase(const ProductShape& wanted) : shape(wanted) {
 }
 
 void ProductCase::upload() {
-  reference_.clear();
+  reference_ = {};
   device_x_ = std::make_unique<DeviceBytes>(codes_x);
   device_sx_ = std::make_unique<DeviceBytes>(scales_x);
   device_bias_ = std::make_unique<DeviceBytes>(bias);
@@ -104,8 +104,9 @@ void ProductCase::compute_reference() {
   };
   const auto magnitudes_x = without_sign(x);
   const auto magnitudes_w = without_sign(codes_w);
-  magnitudes_ = reference_linear(
-      {shape.m, shape.n, shape.k, magnitudes_x.data(), scales_x.data(), magnitudes_w.data(), scales_w.data(), nullptr});
+  magnitudes_ = reference_linear({shape.m, shape.n, shape.k, magnitudes_x.data(), scales_x.data(), magnitudes_w.data(),
+                                  scales_w.data(), nullptr})
+                    .values;
 }
 
 // Every element: one rounding to the output type, one of the bias' sum, and for the accumulation 2^-12 of the sum of the
@@ -116,7 +117,7 @@ void ProductCase::expect_every_element_right(const std::vector<unsigned char>& y
   for (std::int64_t m = 0; m < shape.m; ++m) {
     for (std::int64_t n = 0; n < shape.n; ++n) {
       const auto at = static_cast<std::size_t>(m * shape.n + n);
-      const double want = reference_[at];
+      const double want = reference_.values[at];
       const double got = load_as_float(y.data(), shape.out_dtype, m * (shape.n + shape.y_pad) + n);
       const double added = shape.bias ? std::fabs(bias[static_cast<std::size_t>(n)]) : 0.0;
       const double bound = rounding * std::fabs(want) + 0x1p-12 * magnitudes_[at] + 0x1p-22 * added + 0x1p-24;
@@ -136,7 +137,7 @@ void ProductCase::expect_right(const KernelFamily& family, const TileConfig& con
     return;
   }
   const std::vector<unsigned char> y = run(*kernel);
-  if (reference_.empty()) {
+  if (reference_.values.empty()) {
     compute_reference();
   }
   expect_every_element_right(y);

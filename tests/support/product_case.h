@@ -53,8 +53,8 @@ class ProductCase {
   void compute_reference();  // Of the codes as uploaded last.
   void expect_every_element_right(const std::vector<unsigned char>& y) const;
 
-  std::vector<double> reference_;   // [m, n], and
-  std::vector<double> magnitudes_;  // the same of |x| and |w|, without bias.
+  Reference reference_;             // [m, n], and
+  std::vector<double> magnitudes_;  // the values of the same of |x| and |w|, without bias.
   std::unique_ptr<DeviceBytes> device_x_, device_sx_, device_bias_;
   std::shared_ptr<PackedWeight> weight_;
 };

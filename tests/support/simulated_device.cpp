@@ -191,7 +191,7 @@ class SimulatedKernel final : public Kernel {
     in.codes_w = weight.codes.data();
     in.scales_w = weight.scales.data();
     in.bias = args.bias;
-    const std::vector<double> y = reference_linear(in);
+    const std::vector<double> y = reference_linear(in).values;
     for (std::int64_t i = 0; i < in.m * in.n; ++i) {
       if (fault == "unwritten" && i == in.m * in.n - 1) {
         continue;

@@ -30,21 +30,29 @@ void decode_row(const std::uint8_t* codes, std::int64_t k, std::vector<float>& o
   std::transform(codes, codes + k, out.begin(), [&values](std::uint8_t code) { return values[code]; });
 }
 
-double element(const ReferenceInputs& in, const std::vector<float>& x, const std::vector<float>& w, std::int64_t row,
-               std::int64_t column) {
+// Element `at` of the result, of row `row` and column `column` of the operands.
+void set_element(const ReferenceInputs& in, const std::vector<float>& x, const std::vector<float>& w, std::int64_t row,
+                 std::int64_t column, std::size_t at, Reference& result) {
   double sum = 0;
+  double squares = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    sum += static_cast<double>(x[i]) * static_cast<double>(w[i]);
+    const double product = static_cast<double>(x[i]) * static_cast<double>(w[i]);
+    sum += product;
+    squares += product * product;
   }
-  const double scaled = sum * static_cast<double>(in.scales_w[column]) * static_cast<double>(in.scales_x[row]);
-  return in.bias == nullptr ? scaled : scaled + static_cast<double>(in.bias[column]);
+  const double scale = static_cast<double>(in.scales_w[column]) * static_cast<double>(in.scales_x[row]);
+  const double bias = in.bias == nullptr ? 0.0 : static_cast<double>(in.bias[column]);
+  result.values[at] = in.bias == nullptr ? sum * scale : sum * scale + bias;
+  result.addends[at] = std::sqrt(squares * scale * scale + bias * bias);
 }
 
 }  // namespace
 
-std::vector<double> reference_samples(const ReferenceInputs& in, const std::vector<std::int64_t>& rows,
-                                      const std::vector<std::int64_t>& columns) {
-  std::vector<double> result(rows.size() * columns.size());
+Reference reference_samples(const ReferenceInputs& in, const std::vector<std::int64_t>& rows,
+                            const std::vector<std::int64_t>& columns) {
+  Reference result;
+  result.values.resize(rows.size() * columns.size());
+  result.addends.resize(result.values.size());
   std::vector<std::vector<float>> activations(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     decode_row(in.codes_x + rows[i] * in.k, in.k, activations[i]);
@@ -53,13 +61,13 @@ std::vector<double> reference_samples(const ReferenceInputs& in, const std::vect
   for (std::size_t j = 0; j < columns.size(); ++j) {
     decode_row(in.codes_w + columns[j] * in.k, in.k, weights);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      result[i * columns.size() + j] = element(in, activations[i], weights, rows[i], columns[j]);
+      set_element(in, activations[i], weights, rows[i], columns[j], i * columns.size() + j, result);
     }
   }
   return result;
 }
 
-std::vector<double> reference_linear(const ReferenceInputs& in) {
+Reference reference_linear(const ReferenceInputs& in) {
   const auto all = [](std::int64_t count) {
     std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -77,8 +85,9 @@ std::string ErrorReport::to_string() const {
       nan_mismatch ? " (NaN on one side only)" : "");
 }
 
-ErrorReport compare_with_reference(const void* y, DType dtype, std::int64_t row_stride, const std::vector<double>& reference,
+ErrorReport compare_with_reference(const void* y, DType dtype, std::int64_t row_stride, const Reference& reference,
                                    std::int64_t m, std::int64_t n) {
+  const double half_a_step = dtype == DType::fp16 ? 0x1p-25 : 0.0;
   ErrorReport report;
   double error_total = 0;
   double norm_total = 0;
@@ -87,7 +96,8 @@ ErrorReport compare_with_reference(const void* y, DType dtype, std::int64_t row_
     double error_row = 0;
     double norm_row = 0;
     for (std::int64_t column = 0; column < n; ++column) {
-      const double want = reference[static_cast<std::size_t>(row * n + column)];
+      const auto at = static_cast<std::size_t>(row * n + column);
+      const double want = reference.values[at];
       const double got = static_cast<double>(load_as_float(y, dtype, row * row_stride + column));
       const bool both_nan = std::isnan(want) && std::isnan(got);
       // Infinities of the same sign agree: an fp16 output overflows where the reference is beyond 65504.
@@ -97,7 +107,7 @@ ErrorReport compare_with_reference(const void* y, DType dtype, std::int64_t row_
         continue;
       }
       const bool mismatch = std::isnan(want) != std::isnan(got);
-      const double difference = mismatch ? INFINITY : std::fabs(got - want);
+      const double difference = mismatch ? INFINITY : std::max(std::fabs(got - want) - half_a_step, 0.0);
       if ((mismatch && !report.nan_mismatch) || (!report.nan_mismatch && difference > worst)) {
         worst = difference;
         report.worst_row = row;
@@ -107,7 +117,8 @@ ErrorReport compare_with_reference(const void* y, DType dtype, std::int64_t row_
         report.nan_mismatch = mismatch;
       }
       error_row += difference * difference;
-      norm_row += want * want;
+      const double magnitude = std::max(std::fabs(want), reference.addends[at]);
+      norm_row += magnitude * magnitude;
     }
     const double relative =
         error_row == 0 ? 0 : std::sqrt(error_row / norm_row);  // x / 0 is infinity: an error where none may be.

@@ -70,7 +70,7 @@ struct Measurer::Operands {
   std::vector<float> bias_host;
   std::unique_ptr<DeviceBuffer> x, x_scales, y, bias, workspace;
   std::vector<std::int64_t> rows, columns;  // Sampled.
-  std::vector<double> reference;            // Of the samples; empty until first needed.
+  Reference reference;                      // Of the samples; empty until first needed.
   std::vector<std::uint8_t> first_output;   // Of the first candidate that passed, with its guards.
   std::vector<std::uint8_t> output;         // Of the candidate that is checked; kept, since fresh pages cost more.
 };
@@ -226,9 +226,9 @@ Expected<void> Measurer::set_operands(std::int64_t m) {
   return {};
 }
 
-const std::vector<double>& Measurer::reference_values() {
+const Reference& Measurer::reference_values() {
   Operands& o = *operands_;
-  if (!o.reference.empty()) {
+  if (!o.reference.values.empty()) {
     return o.reference;
   }
   const std::int64_t k = problem_.k;

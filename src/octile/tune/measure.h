@@ -92,7 +92,7 @@ class Measurer {
   void make_room(std::int64_t bytes);
   Expected<void> set_operands(std::int64_t m);
   WeightSource source_of_copy(std::int64_t copy) const;
-  const std::vector<double>& reference_values();
+  const Reference& reference_values();
   Expected<void> prepare(Candidate& candidate, std::int64_t m);
   Expected<void> check(const Candidate& candidate, Admission& admission);
   std::string check_output(const Candidate& candidate, const std::vector<std::uint8_t>& output, Admission& admission);

@@ -74,7 +74,7 @@ std::string check_all_written(const GuardedOutput& output) {
 }
 
 std::string check_samples(const GuardedOutput& output, const std::vector<std::int64_t>& rows,
-                          const std::vector<std::int64_t>& columns, const std::vector<double>& reference, double tolerance,
+                          const std::vector<std::int64_t>& columns, const Reference& reference, double tolerance,
                           double& relative_error) {
   std::vector<std::uint8_t> samples;
   const auto size = static_cast<std::size_t>(size_of(output.dtype));

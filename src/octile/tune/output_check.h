@@ -5,6 +5,8 @@
 
 #include <octile/types.hpp>
 
+#include "octile/quant/reference.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,9 +28,9 @@ struct GuardedOutput {
 std::string check_guards(const GuardedOutput& output);
 // No element may be NaN: inputs are finite, so a NaN is poison that was never overwritten, or a wrong result.
 std::string check_all_written(const GuardedOutput& output);
-// Elements (rows[i], columns[j]) against reference[i * columns.size() + j]; `relative_error` receives the Frobenius error.
+// Elements (rows[i], columns[j]) against element i * columns.size() + j; `relative_error` receives the Frobenius error.
 std::string check_samples(const GuardedOutput& output, const std::vector<std::int64_t>& rows,
-                          const std::vector<std::int64_t>& columns, const std::vector<double>& reference, double tolerance,
+                          const std::vector<std::int64_t>& columns, const Reference& reference, double tolerance,
                           double& relative_error);
 // Row by row against an output that passed: two results within `tolerance` of the truth differ by no more than twice that.
 std::string check_agreement(const GuardedOutput& output, const GuardedOutput& other, double tolerance);

@@ -92,14 +92,14 @@ class Onednn : public testing::Test {
       scales[static_cast<std::size_t>(row)] = quantize_row(x.data() + row * x_stride * size_of(x_dtype), x_dtype, weight.k,
                                                            codes.data() + row * weight.k, QuantizeOptions{});
     }
-    const std::vector<double> reference = reference_linear({.m = m,
-                                                            .n = weight.n,
-                                                            .k = weight.k,
-                                                            .codes_x = codes.data(),
-                                                            .scales_x = scales.data(),
-                                                            .codes_w = weight.codes.data(),
-                                                            .scales_w = weight.scales.data(),
-                                                            .bias = bias.empty() ? nullptr : bias.data()});
+    const Reference reference = reference_linear({.m = m,
+                                                  .n = weight.n,
+                                                  .k = weight.k,
+                                                  .codes_x = codes.data(),
+                                                  .scales_x = scales.data(),
+                                                  .codes_w = weight.codes.data(),
+                                                  .scales_w = weight.scales.data(),
+                                                  .bias = bias.empty() ? nullptr : bias.data()});
     test::GuardedOutput y(out, m, weight.n, weight.n + 5);
     Workspace workspace(kernel.workspace_bytes(m));
     LaunchArgs args;
@@ -356,13 +356,13 @@ TEST_F(Onednn, AStaticScaleServesEveryRow) {
   for (std::size_t row = 0; row < 4; ++row) {
     scales[row] = quantize_row_static(bytes.data() + row * 80, DType::bf16, 40, codes.data() + row * 40, 0.02F);
   }
-  const std::vector<double> reference = reference_linear({.m = 4,
-                                                          .n = 24,
-                                                          .k = 40,
-                                                          .codes_x = codes.data(),
-                                                          .scales_x = scales.data(),
-                                                          .codes_w = weight.codes.data(),
-                                                          .scales_w = weight.scales.data()});
+  const Reference reference = reference_linear({.m = 4,
+                                                .n = 24,
+                                                .k = 40,
+                                                .codes_x = codes.data(),
+                                                .scales_x = scales.data(),
+                                                .codes_w = weight.codes.data(),
+                                                .scales_w = weight.scales.data()});
   Activation activation;
   activation.static_scale = 0.02F;
   const std::vector<float> y = run_rows(*kernel, *packed, x, 4, activation);
