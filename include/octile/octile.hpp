@@ -2,6 +2,7 @@
 // Octile's public C++17 interface.
 #pragma once
 
+#include <octile/checkpoint.hpp>
 #include <octile/error.hpp>
 #include <octile/linear.hpp>
 #include <octile/producers.hpp>

@@ -272,7 +272,12 @@ Expected<HfConfig> parse_hf_config(const Json& config) {
   if (!figures) {
     return Error{figures.error().code, format("model_type \"{}\": {}", *model_type, figures.error().message)};
   }
-  return HfConfig{*model_type, *figures};
+  constexpr std::int64_t kLayersLimit = std::int64_t{1} << 16;
+  const auto layers = read_size(config, "num_hidden_layers", kLayersLimit);
+  if (!layers) {
+    return make_error(layers.error().code, "model_type \"{}\": {}", *model_type, layers.error().message);
+  }
+  return HfConfig{*model_type, *figures, layers->value_or(0)};
 }
 
 }  // namespace octile

@@ -14,6 +14,7 @@ namespace octile {
 struct HfConfig {
   std::string model_type;
   ModelFigures figures;
+  std::int64_t num_hidden_layers = 0;  // 0: not stated.
 };
 
 // Model types that are read, in alphabetical order.
