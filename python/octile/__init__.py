@@ -6,8 +6,9 @@ carry one scale an output channel, and come back as [M, N]. Arrays are numpy's, 
 they are read and written in place. `octile.torch` holds what is PyTorch's own.
 """
 
+from octile._checkpoint import Checkpoint, CheckpointLinear, load_checkpoint
 from octile._command import CommandFailed, explain, tune
-from octile._core import QuantizeOptions, version as _version
+from octile._core import CheckpointEntry, QuantizeOptions, version as _version
 from octile._devices import devices
 from octile._linear import Linear, Weight
 from octile._quantize import quantize_per_token
@@ -16,6 +17,9 @@ from octile._scaled_mm import pack_b, scaled_mm
 __version__ = _version()
 
 __all__ = [
+    "Checkpoint",
+    "CheckpointEntry",
+    "CheckpointLinear",
     "CommandFailed",
     "Linear",
     "QuantizeOptions",
@@ -23,6 +27,7 @@ __all__ = [
     "__version__",
     "devices",
     "explain",
+    "load_checkpoint",
     "pack_b",
     "quantize_per_token",
     "scaled_mm",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module octile._core: the library as Python sees it. octile's Python files are its only users.
 #include "array.h"
+#include "checkpoint.h"
 #include "linear.h"
 
 #include <octile/octile.hpp>
@@ -19,4 +20,5 @@ NB_MODULE(_core, module) {
   octile::python::bind_quantize(module);
   octile::python::bind_weight(module);
   octile::python::bind_linear(module);
+  octile::python::bind_checkpoint(module);
 }

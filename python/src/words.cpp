@@ -4,6 +4,7 @@
 
 #include "errors.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -31,6 +32,11 @@ Enum find_printed(std::string_view what, std::string_view word, Enum first, Enum
                                                                              std::pair{to_string(others), others}...});
 }
 
+constexpr std::array<std::pair<const char*, ActivationMode>, 3> kActivations = {
+    {{"dynamic_per_token", ActivationMode::dynamic_per_token},
+     {"static_per_tensor", ActivationMode::static_per_tensor},
+     {"quantized", ActivationMode::quantized}}};
+
 }  // namespace
 
 DType dtype_of(std::string_view what, std::string_view word) {
@@ -53,11 +59,12 @@ Division division_of(std::string_view word) {
   return find<Division, 2>("division", word, {{{"exact", Division::exact}, {"reciprocal", Division::reciprocal}}});
 }
 
-ActivationMode activation_of(std::string_view word) {
-  return find<ActivationMode, 3>("activation", word,
-                                 {{{"dynamic_per_token", ActivationMode::dynamic_per_token},
-                                   {"static_per_tensor", ActivationMode::static_per_tensor},
-                                   {"quantized", ActivationMode::quantized}}});
+ActivationMode activation_of(std::string_view word) { return find("activation", word, kActivations); }
+
+const char* word_of(ActivationMode activation) noexcept {
+  return std::find_if(kActivations.begin(), kActivations.end(),
+                      [activation](const auto& known) { return known.second == activation; })
+      ->first;
 }
 
 }  // namespace octile::python

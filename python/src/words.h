@@ -15,5 +15,6 @@ Numerics numerics_of(std::string_view word);
 Pdl pdl_of(std::string_view word);
 Division division_of(std::string_view word);
 ActivationMode activation_of(std::string_view word);
+const char* word_of(ActivationMode activation) noexcept;
 
 }  // namespace octile::python

@@ -98,5 +98,16 @@ TEST(BindLinear, TensorsThatBreakTheFormatAreRefusedByName) {
   }
 }
 
+TEST(BindLinear, ACheckpointOfPackedWeightsAloneIsRefusedAsSuch) {
+  test::TinyCheckpoint checkpoint = test::tiny_fp8_checkpoint(test::kCompressedTensors, ScaleShape::column);
+  checkpoint.config.erase("num_hidden_layers");
+  for (test::TensorToWrite& tensor : checkpoint.tensors) {
+    if (tensor.dtype == "F8_E4M3") {
+      tensor.name += "_packed";
+    }
+  }
+  EXPECT_THAT(problem_of(checkpoint), HasSubstr("q_proj.weight_packed"));
+}
+
 }  // namespace
 }  // namespace octile

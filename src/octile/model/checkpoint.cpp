@@ -7,6 +7,7 @@
 #include "octile/model/checkpoint_linear.h"
 #include "octile/model/hf_config.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -54,7 +55,8 @@ Expected<std::int64_t> count_layers(const CheckpointFiles& files, const std::str
     return make_error(ErrorCode::invalid_argument, "{}: config.json says num_hidden_layers {}, but the files hold {} layers",
                       files.directory(), config.num_hidden_layers, layers);
   }
-  return config.num_hidden_layers != 0 ? config.num_hidden_layers : layers;
+  // There is a layer 0, if only in a form that is refused.
+  return config.num_hidden_layers != 0 ? config.num_hidden_layers : std::max<std::int64_t>(layers, 1);
 }
 
 class Opener {
