@@ -7,7 +7,8 @@ The modules that come in their place keep torch.compile (fullgraph, dynamic batc
 deepcopy and pickle. They are for inference: there is no backward.
 """
 
+from octile.torch._checkpoint import load_checkpoint_
 from octile.torch._linear import Linear, prepare, quantize_weight
 from octile.torch._quantize import Report, quantize_
 
-__all__ = ["Linear", "Report", "prepare", "quantize_", "quantize_weight"]
+__all__ = ["Linear", "Report", "load_checkpoint_", "prepare", "quantize_", "quantize_weight"]

@@ -12,7 +12,7 @@ import torch
 from octile._core import QuantizeOptions
 from octile.torch._linear import Linear
 
-_ACTIVATIONS = (torch.bfloat16, torch.float16)
+ACTIVATIONS = (torch.bfloat16, torch.float16)
 
 
 @dataclasses.dataclass
@@ -106,9 +106,9 @@ def _parts_of(name: str, module: torch.nn.Module) -> dict[str, Any] | None:
         return {"reason": f"its weight is a {type(weight).__name__}"}
     if weight.is_meta:
         return {"error": "its weight is on the meta device and has no values"}
-    if weight.dtype not in _ACTIVATIONS:
+    if weight.dtype not in ACTIVATIONS:
         return {"error": f"want a model in bfloat16 or float16, got {weight.dtype}: convert it with model.bfloat16()"}
-    return _without_hooks(module, {})
+    return without_hooks(module, {})
 
 
 def _fp8_parts(module: torch.nn.Module, weight: torch.Tensor) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _fp8_parts(module: torch.nn.Module, weight: torch.Tensor) -> dict[str, Any]:
                          f"[{n}] or one for all"}
     bias = getattr(module, "bias", None)
     parts: dict[str, Any] = {"codes": weight, "scales": scale, "bias": bias}
-    known = [t.dtype for t in (bias, scale) if isinstance(t, torch.Tensor) and t.dtype in _ACTIVATIONS]
+    known = [t.dtype for t in (bias, scale) if isinstance(t, torch.Tensor) and t.dtype in ACTIVATIONS]
     parts["dtype"] = known[0] if known else torch.bfloat16
     input_scale = getattr(module, "input_scale", None)
     if isinstance(input_scale, torch.Tensor):
@@ -136,10 +136,10 @@ def _fp8_parts(module: torch.nn.Module, weight: torch.Tensor) -> dict[str, Any]:
     bound = getattr(module, "input_scale_ub", None)
     if isinstance(bound, torch.Tensor) and bound.numel() == 1 and float(bound) > 0:
         parts["quantize"] = QuantizeOptions(upper_bound=float(bound))
-    return _without_hooks(module, parts)
+    return without_hooks(module, parts)
 
 
-def _without_hooks(module: torch.nn.Module, parts: dict[str, Any]) -> dict[str, Any]:
+def without_hooks(module: torch.nn.Module, parts: dict[str, Any]) -> dict[str, Any]:
     """Hooks and replaced forwards would be lost in silence."""
     if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
         return {"error": "it has forward hooks, which its replacement would not have: remove them first"}
