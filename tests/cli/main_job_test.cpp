@@ -156,6 +156,16 @@ TEST_F(MainJobTest, TuneIntoAPlaceThatIsNoDirectoryIsAnError) {
   EXPECT_THAT(tuned.err, HasSubstr(file));
 }
 
+TEST_F(MainJobTest, VerifyAtEveryMListsCliffsAndWhatTheBudgetLeftOut) {
+  ASSERT_EQ(run(on_small_weight({"tune", "--m", "1", "--time-budget", "5s"})).status, 0);
+  const RunResult verified = run(
+      {"verify", "--all-m", "--fix", "--tables", path("tables"), "--time-budget", "3s", "--json", path("verify.json")});
+  EXPECT_THAT(verified.out, testing::AllOf(HasSubstr("Cliffs of " + path("tables")), HasSubstr("checks were not made")));
+  const Json json = Json::parse(read_file(path("verify.json")), nullptr, false);
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"ok", "findings", "advice", "cliffs", "files"}));
+  EXPECT_EQ(verified.status, json["ok"].get<bool>() ? 0 : 1) << verified.err;
+}
+
 TEST_F(MainJobTest, VerifyWithoutAnyTableSaysSo) {
   std::filesystem::create_directories(path("none"));
   const RunResult verified = run({"verify", "--tables", path("none")});

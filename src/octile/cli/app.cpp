@@ -206,11 +206,16 @@ void add_verify(CLI::App& app, AllArgs& args, Action& action) {
   add_measuring(*command, args.verify.measure);
   add_search_path(*command, args.verify.measure.tables);
   add_json(*command, args.verify.measure.json, "the findings");
+  command->add_flag("--all-m", args.verify.all_m,
+                    "Every M up to 1024 and 200 above, each against the best choice known; lists cliffs");
+  command->add_flag("--fix", args.verify.fix, "Tune again where a choice loses, and write what won into the tables");
   command->footer(
       "Without --model every table of the device is checked. Exit status 1 means that an entry is wrong, or slower than\n"
-      "the baseline beyond doubt (upper end of the ratio's interval below 1).\n\n"
-      "Example:\n"
-      "  octile verify --tables ./tables --time-budget 5m");
+      "the baseline beyond doubt (upper end of the ratio's interval below 1), or with --all-m slower by more than 2 %\n"
+      "than another choice that is known.\n\n"
+      "Examples:\n"
+      "  octile verify --tables ./tables --time-budget 5m\n"
+      "  octile verify --tables ./tables --all-m --fix");
   command->callback([&] { action = [&] { return run_verify(args.verify, args.command_line); }; });
 }
 

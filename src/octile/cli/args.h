@@ -52,6 +52,8 @@ struct BenchArgs {
 
 struct VerifyArgs {
   MeasureArgs measure;
+  bool all_m = false;
+  bool fix = false;
 };
 
 struct ExplainArgs {

@@ -23,6 +23,8 @@ int run_verify(const VerifyArgs& args, const std::string& command_line) {
     options.shapes = *std::move(shapes);
   }
   fill_options(args.measure, command_line, options);
+  options.all_m = args.all_m;
+  options.fix = args.fix;
 
   const auto result = [&] {
     Progress progress;
@@ -32,8 +34,7 @@ int run_verify(const VerifyArgs& args, const std::string& command_line) {
   if (!result) {
     return fail(result.error());
   }
-  const auto written =
-      write_result(verify_text(*result), args.measure.json, [&] { return findings_json(result->ok(), result->findings); });
+  const auto written = write_result(verify_text(*result), args.measure.json, [&] { return verify_json(*result); });
   if (result->interrupted_by != 0) {
     return interrupted_status(result->interrupted_by);
   }

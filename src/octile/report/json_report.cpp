@@ -72,6 +72,14 @@ Json result_json(const BenchResult& result) {
           {"rows", std::move(rows)}};
 }
 
+Json list_of(std::span<const Finding> findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"file", finding.file}, {"key", finding.key}, {"kind", finding.kind}, {"message", finding.message}});
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string indented_json(const std::string& json) { return dump(embedded(json)); }
@@ -102,11 +110,30 @@ std::string explanations_json(std::span<const Explanation> explanations) {
 }
 
 std::string findings_json(bool ok, std::span<const Finding> findings) {
-  Json list = Json::array();
-  for (const Finding& finding : findings) {
-    list.push_back({{"file", finding.file}, {"key", finding.key}, {"kind", finding.kind}, {"message", finding.message}});
+  return dump({{"ok", ok}, {"findings", list_of(findings)}});
+}
+
+std::string verify_json(const VerifyResult& result) {
+  Json json = {{"ok", result.ok()}, {"findings", list_of(result.findings)}};
+  if (!result.cliffs.empty()) {
+    json["advice"] = list_of(result.advice);
+    Json& cliffs = json["cliffs"] = Json::array();
+    for (const TableCliffs& table : result.cliffs) {
+      for (const Cliff& cliff : table.cliffs) {
+        cliffs.push_back({{"file", table.file},
+                          {"kind", cliff.kind == Cliff::Kind::step ? "step" : "inversion"},
+                          {"from_m", cliff.from.m},
+                          {"from_us", cliff.from.us},
+                          {"from_kernel", cliff.from.kernel},
+                          {"to_m", cliff.to.m},
+                          {"to_us", cliff.to.us},
+                          {"to_kernel", cliff.to.kernel},
+                          {"ratio", cliff.ratio}});
+      }
+    }
+    json["files"] = result.files;
   }
-  return dump({{"ok", ok}, {"findings", std::move(list)}});
+  return dump(json);
 }
 
 std::string bench_json(const BenchResult& result) { return dump(result_json(result)); }

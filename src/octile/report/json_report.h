@@ -8,6 +8,7 @@
 #include "octile/kernels/backend.h"
 #include "octile/table/finding.h"
 #include "octile/tune/bench.h"
+#include "octile/tune/verify.h"
 
 #include <map>
 #include <span>
@@ -36,8 +37,11 @@ std::string env_json(std::span<const VariableReport> variables);
 std::string explanation_json(const Explanation& explanation);
 std::string explanations_json(std::span<const Explanation> explanations);
 
-// {ok, findings: [...]}, of `table lint` and `verify`.
+// {ok, findings: [...]}, of `table lint`.
 std::string findings_json(bool ok, std::span<const Finding> findings);
+// The same of `verify`; where every M was asked for also {advice: [...], cliffs: [{file, kind: "step"|"inversion", from_m,
+// from_us, from_kernel, to_m, to_us, to_kernel, ratio}], files: ["..."]}.
+std::string verify_json(const VerifyResult& result);
 
 std::string bench_json(const BenchResult& result);
 

@@ -203,6 +203,24 @@ std::string bench_csv(const BenchResult& result) {
   return text;
 }
 
+namespace {
+
+// The largest; noise of a few passes makes more of them than a reader wants.
+constexpr std::size_t kPrintedCliffs = 10;
+
+std::string cliffs_text(const TableCliffs& table) {
+  std::string text = format("Cliffs of {}: {}\n", table.file, table.cliffs.empty() ? "none" : "");
+  for (std::size_t i = 0; i < std::min(table.cliffs.size(), kPrintedCliffs); ++i) {
+    text += format("  {}\n", describe(table.cliffs[i]));
+  }
+  if (table.cliffs.size() > kPrintedCliffs) {
+    text += format("  and {} smaller ones\n", table.cliffs.size() - kPrintedCliffs);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string verify_text(const VerifyResult& result) {
   std::string text;
   TextTable table{{{"N", Align::right},
@@ -220,15 +238,27 @@ std::string verify_text(const VerifyResult& result) {
   std::stable_sort(entries.begin(), entries.end(), [](const VerifiedEntry& a, const VerifiedEntry& b) {
     return std::tie(a.n, a.k, a.file, a.m) < std::tie(b.n, b.k, b.file, b.m);
   });
+  // Of thousands, one for each M, only what loses.
+  const bool is_every_m = !result.cliffs.empty();
   for (const VerifiedEntry& entry : entries) {
+    if (is_every_m && entry.beaten_by.empty()) {
+      continue;
+    }
     table.rows.push_back({format("{}", entry.n), format("{}", entry.k), entry.key, format("{}", entry.m), entry.kernel,
                           format("{:.2e}", entry.rel_error), format_us(measured(entry.us)),
                           format_us(measured(entry.baseline_us)),
                           ratio_with_interval(entry.ratio, entry.ratio_lo, entry.ratio_hi)});
   }
-  text += format("{}\n{}\n", result.device_name, table.to_string());
+  text +=
+      format("{}\n{}{}", result.device_name, table.rows.empty() ? "" : table.to_string(), table.rows.empty() ? "" : "\n");
   text += result.findings.empty() ? "" : "Wrong:\n" + findings_text(result.findings);
   text += result.advice.empty() ? "" : "To know:\n" + findings_text(result.advice);
+  for (const TableCliffs& cliffs : result.cliffs) {
+    text += cliffs_text(cliffs);
+  }
+  for (const std::string& file : result.files) {
+    text += format("wrote {}\n", file);
+  }
   text += format("{} entries checked, {} findings; took {}\n", result.entries.size(), result.findings.size(),
                  format_duration(result.elapsed_s));
   return text;

@@ -36,7 +36,7 @@ class Contest {
   // no lane always follows the same neighbour. False where the run ended.
   Expected<bool> pass();
 
-  std::vector<ContestLane>& lanes() noexcept { return lanes_; }
+  const std::vector<ContestLane>& lanes() const noexcept { return lanes_; }
   int passes() const noexcept { return passes_; }
 
  private:

@@ -484,6 +484,9 @@ class Sweep {
 
   // With time left: the borders between different winners are narrowed.
   Expected<void> refine() {
+    if (!options_.known.empty()) {
+      return {};
+    }
     const int rounds = options_.time_budget_s > 0 ? kRefinements : kRefinementsWithoutBudget;
     for (int round = 0; round < rounds && pending_.empty() && !session_->ended(); ++round) {
       for (std::size_t w = 0; w < weights_.size(); ++w) {
@@ -598,12 +601,26 @@ class Sweep {
         memory.empty() ? "resumed" : memory);
   }
 
+  // The weight's points, and as failed ones, which end an interval, those of which something else is known.
+  std::vector<TunePoint> with_known(const Weight& weight) const {
+    std::vector<TunePoint> points = weight.points;
+    for (const TuneUse& known : options_.known) {
+      if (known.n == weight.shape.n && known.k == weight.shape.k && find_point(weight, known.m) == nullptr) {
+        TunePoint point;
+        point.m = known.m;
+        point.status = PointStatus::failed;
+        points.push_back(std::move(point));
+      }
+    }
+    return points;
+  }
+
   Expected<void> write_table(const Weight& weight) {
     const std::string date = utc_now();
     TileTable mine;
     mine.key = table_key(device_.info, weight.plan.problem(), weight.layout);
     mine.provenance = provenance_of_run(*device_.backend, device_.info, options_, date, protocol_of(weight));
-    mine.entries = make_entries(weight.points, *device_.backend, date);
+    mine.entries = make_entries(with_known(weight), *device_.backend, date);
     if (mine.entries.empty()) {
       return {};
     }

@@ -27,6 +27,9 @@ struct TuneOptions : RunOptions {
   // Not empty: exactly these points in place of shapes x m_list, those first that take most time in all. `shapes` names
   // every (n, k) of them, and no other.
   std::vector<TuneUse> uses;
+  // With uses: points of which something else is known, so that no interval between two measured points crosses them, and
+  // none is narrowed.
+  std::vector<TuneUse> known;
   bool thorough = false;  // Every M up to 1024 and a sample above, more candidates and rounds.
   bool resume = false;    // Go on from the journal in the tables directory; start afresh where there is none.
 };
