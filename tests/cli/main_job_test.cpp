@@ -158,8 +158,8 @@ TEST_F(MainJobTest, TuneIntoAPlaceThatIsNoDirectoryIsAnError) {
 
 TEST_F(MainJobTest, VerifyAtEveryMListsCliffsAndWhatTheBudgetLeftOut) {
   ASSERT_EQ(run(on_small_weight({"tune", "--m", "1", "--time-budget", "5s"})).status, 0);
-  const RunResult verified = run(
-      {"verify", "--all-m", "--fix", "--tables", path("tables"), "--time-budget", "3s", "--json", path("verify.json")});
+  const RunResult verified =
+      run({"verify", "--all-m", "--fix", "--tables", path("tables"), "--time-budget", "3s", "--json", path("verify.json")});
   EXPECT_THAT(verified.out, testing::AllOf(HasSubstr("Cliffs of " + path("tables")), HasSubstr("checks were not made")));
   const Json json = Json::parse(read_file(path("verify.json")), nullptr, false);
   EXPECT_EQ(keys_of(json), (std::vector<std::string>{"ok", "findings", "advice", "cliffs", "files"}));
