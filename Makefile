@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front over CMake. `make run` does the main job, `make test` runs every test; both install what is missing first.
-.PHONY: help setup build command cutlass run test test-python bench lint format install clean
+.PHONY: help setup build command cutlass run test test-python fuzz bench lint format install clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -12,6 +12,9 @@ REPORT ?= octile-report.json
 TABLES ?=
 # For test-python: install, try, or empty.
 TORCH ?=
+# For fuzz: seconds for each program; KEEP=keep adds what is new to the corpora.
+SECONDS_EACH ?= 30
+KEEP ?=
 
 OCTILE := build/$(PRESET)/bin/octile
 TABLES_OPTION := $(if $(TABLES),--tables $(TABLES))
@@ -20,13 +23,14 @@ help:
 	@echo "make run      build, tune $(MODEL) on $(DEVICE) (60 s), bench it (60 s), write $(REPORT)"
 	@echo "make test     build and run every test"
 	@echo "make test-python  install the Python package into an environment in build/ and test it; TORCH=install with PyTorch"
+	@echo "make fuzz     fuzz every reader of foreign data for SECONDS_EACH=$(SECONDS_EACH) s each (clang 19)"
 	@echo "make bench    bench with the tables in force"
 	@echo "make lint     clang-format-19 and clang-tidy-19"
 	@echo "make format   let clang-format-19 rewrite the sources"
 	@echo "make install  install into PREFIX=$(PREFIX)"
 	@echo "make cutlass  build the CUTLASS component for sm_89 and sm_120 as well (needs nvcc of CUDA 12.8 or newer)"
 	@echo "make setup | build | clean"
-	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS TORCH"
+	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS TORCH SECONDS_EACH KEEP"
 
 setup:
 	@scripts/setup.sh
@@ -62,6 +66,13 @@ test:
 test-python:
 	@scripts/setup.sh python
 	@scripts/test_python.sh $(TORCH)
+
+# libFuzzer on everything that reads what others wrote; `make fuzz SECONDS_EACH=600` for a night.
+fuzz:
+	@scripts/setup.sh fuzz
+	@cmake --preset fuzz --log-level=NOTICE
+	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_programs
+	@scripts/fuzz.sh $(SECONDS_EACH) $(KEEP)
 
 bench: command
 	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) $(TABLES_OPTION)

@@ -6,6 +6,7 @@
 #   scripts/setup.sh cutlass  CUTLASS's headers as well, from PyPI; nvcc is not installed
 #   scripts/setup.sh python   what `pip install .` and its tests need as well
 #   scripts/setup.sh lint     clang-format-19 and clang-tidy-19 as well
+#   scripts/setup.sh fuzz     clang 19 with libFuzzer as well
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -16,6 +17,10 @@ if [ "${1:-}" = python ]; then
 fi
 if [ "${1:-}" = lint ]; then
   packages="$packages clang-format-19 clang-tidy-19"
+fi
+
+if [ "${1:-}" = fuzz ]; then
+  packages="$packages clang-19 libclang-rt-19-dev"
 fi
 
 if command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then

@@ -49,6 +49,22 @@ Journal open_journal(const std::string& directory, bool resume, JournalContent& 
   return std::move(*journal);
 }
 
+TEST(Journal, LinesNestedBeyondReasonAreLeftOutWithoutRecursion) {
+  const std::string deep(1 << 20, '[');
+  const std::string header =
+      "{\"octile_journal\":1,\"hard_keys\":{\"device_name\":\"Fake\",\"kernel fake_tile\":\"bbbb\"},\"request\":\"r\"}\n";
+  JournalContent content;
+  std::string request;
+  std::string why;
+  std::size_t valid_bytes = 0;
+  EXPECT_TRUE(parse_journal(header + deep + "\n{\"point\":" + deep + "}\n", kKeys, content, request, valid_bytes, why));
+  EXPECT_THAT(content.points, IsEmpty());
+  EXPECT_FALSE(parse_journal("{\"octile_journal\":1,\"hard_keys\":{\"x\":" + deep + std::string(1 << 20, ']') + "}}\n",
+                             kKeys, content, request, valid_bytes, why));
+  EXPECT_FALSE(
+      parse_journal("{\"octile_journal\":1,\"hard_keys\":" + deep + "\n", kKeys, content, request, valid_bytes, why));
+}
+
 TEST(Journal, WhatIsAppendedComesBackAsItWas) {
   const TemporaryDirectory directory;
   JournalContent content;

@@ -168,8 +168,9 @@ bool parse_journal(const std::string& text, const HardKeys& hard_keys, JournalCo
     if (end == std::string::npos) {
       break;  // Torn: the process died while it wrote.
     }
-    const json line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    // Bounded: a journal may have been made by others.
+    const Expected<json> parsed = parse_line(std::string_view(text).substr(begin, end - begin));
+    const json line = parsed ? *parsed : json();
     begin = end + 1;
     if (is_first) {
       if (!line.is_object() || json_get(line, "octile_journal", 0) != kJournalFormat) {

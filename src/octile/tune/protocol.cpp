@@ -3,6 +3,7 @@
 #include "octile/tune/protocol.h"
 
 #include "octile/core/format.h"
+#include "octile/core/json_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -137,11 +138,11 @@ Expected<Admission> admission_from_json(const json& value) {
 }
 
 Expected<json> parse_line(std::string_view line) {
-  json value = json::parse(line, nullptr, false);
-  if (value.is_discarded() || !value.is_object()) {
-    return make_error(ErrorCode::corrupt, "wanted a line with a JSON object, not \"{}\"", line.substr(0, 80));
+  const Expected<nlohmann::ordered_json> parsed = parse_json(line, "the line");
+  if (!parsed || !parsed->is_object()) {
+    return make_error(ErrorCode::corrupt, "wanted a line with a JSON object, not {}", quote_for_message(line));
   }
-  return value;
+  return json(*parsed);
 }
 
 }  // namespace octile
