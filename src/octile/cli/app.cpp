@@ -304,6 +304,19 @@ void add_env(CLI::App& app, AllArgs& args, Action& action) {
   command->callback([&] { action = [&] { return run_env(args.env); }; });
 }
 
+void add_doctor(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "Write one text for a bug report: versions, devices, tables, settings, a self-test");
+  command->footer(
+      "Takes about 10 s; exit status 1 where a kernel is wrong. Nothing private is in it but paths.\n\n"
+      "Example:\n"
+      "  octile doctor > octile-doctor.txt");
+  command->callback([&] {
+    args.reads_environment = false;  // A wrong variable is what the text is to show.
+    action = [] { return run_doctor(); };
+  });
+}
+
 // An option's or a command's plain description. Groups without a name are hidden from help, and so from completion.
 CommandInfo describe(const CLI::App& app) {
   CommandInfo info{app.get_name(), app.get_description(), {}, "", {}};
@@ -458,8 +471,8 @@ int run_app(int argc, char** argv) {
   app.set_version_flag("--version", format("octile {}", OCTILE_VERSION), "Print the version");
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.get_formatter()->label("Subcommands", "Commands");
-  for (const auto add :
-       {add_devices, add_tune, add_bench, add_verify, add_explain, add_warmup, add_table, add_env, add_completion}) {
+  for (const auto add : {add_devices, add_tune, add_bench, add_verify, add_explain, add_warmup, add_table, add_env,
+                         add_doctor, add_completion}) {
     add(app, args, action);
   }
   // Last, since commands take over the footer that is there when they are added.

@@ -26,6 +26,7 @@ int run_table_merge(const TableMergeArgs& args);
 int run_table_import(const TableImportArgs& args);
 int run_table_export(const TableExportArgs& args);
 int run_env(const EnvArgs& args);
+int run_doctor();
 
 // The linears that --model and --tp, or --n and --k, ask for. Error (invalid_argument): neither or both are given.
 Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args);
