@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front over CMake. `make run` does the main job, `make test` runs every test; both install what is missing first.
-.PHONY: help setup build command cutlass run test test-python fuzz bench lint format install clean
+.PHONY: help setup build command cutlass run test test-python test-browser fuzz bench lint format install clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -8,6 +8,7 @@ MODEL ?= qwen3-8b
 DEVICE ?= cpu
 PREFIX ?= /usr/local
 REPORT ?= octile-report.json
+PAGE ?= $(basename $(REPORT)).html
 # Where `make run` writes tile tables: empty means the user's data directory, where the library finds them by itself.
 TABLES ?=
 # For test-python: install, try, or empty.
@@ -20,9 +21,10 @@ OCTILE := build/$(PRESET)/bin/octile
 TABLES_OPTION := $(if $(TABLES),--tables $(TABLES))
 
 help:
-	@echo "make run      build, tune $(MODEL) on $(DEVICE) (60 s), bench it (60 s), write $(REPORT)"
+	@echo "make run      build, tune $(MODEL) on $(DEVICE) (60 s), bench it (60 s), write $(REPORT) and $(PAGE)"
 	@echo "make test     build and run every test"
 	@echo "make test-python  install the Python package into an environment in build/ and test it; TORCH=install with PyTorch"
+	@echo "make test-browser  look at HTML reports with Chromium; pictures in build/$(PRESET)/report-pages"
 	@echo "make fuzz     fuzz every reader of foreign data for SECONDS_EACH=$(SECONDS_EACH) s each (clang 19)"
 	@echo "make bench    bench with the tables in force"
 	@echo "make lint     clang-format-19 and clang-tidy-19"
@@ -30,7 +32,7 @@ help:
 	@echo "make install  install into PREFIX=$(PREFIX)"
 	@echo "make cutlass  build the CUTLASS component for sm_89 and sm_120 as well (needs nvcc of CUDA 12.8 or newer)"
 	@echo "make setup | build | clean"
-	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PREFIX JOBS TORCH SECONDS_EACH KEEP"
+	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PAGE PREFIX JOBS TORCH SECONDS_EACH KEEP"
 
 setup:
 	@scripts/setup.sh
@@ -52,8 +54,8 @@ cutlass:
 
 run: command
 	$(OCTILE) tune --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION)
-	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION) --json $(REPORT)
-	@echo "wrote $(REPORT)"
+	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) --time-budget 60s $(TABLES_OPTION) --json $(REPORT) --html $(PAGE)
+	@echo "wrote $(REPORT) and $(PAGE)"
 
 test:
 	@scripts/setup.sh test
@@ -66,6 +68,11 @@ test:
 test-python:
 	@scripts/setup.sh python
 	@scripts/test_python.sh $(TORCH)
+
+# HTML reports in a real browser.
+test-browser: command
+	@scripts/setup.sh browser
+	@.venv/bin/python3 tests/browser/report_page_test.py $(OCTILE) . --require --screenshots build/$(PRESET)/report-pages
 
 # libFuzzer on everything that reads what others wrote; `make fuzz SECONDS_EACH=600` for a night.
 fuzz:

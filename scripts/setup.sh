@@ -5,15 +5,19 @@
 #   scripts/setup.sh test     NVRTC as well, from PyPI, where no CUDA toolkit is
 #   scripts/setup.sh cutlass  CUTLASS's headers as well, from PyPI; nvcc is not installed
 #   scripts/setup.sh python   what `pip install .` and its tests need as well
+#   scripts/setup.sh browser  Chromium and what drives it as well, for the test of HTML reports
 #   scripts/setup.sh lint     clang-format-19 and clang-tidy-19 as well
 #   scripts/setup.sh fuzz     clang 19 with libFuzzer as well
 set -eu
 cd "$(dirname "$0")/.."
 
 packages="g++ cmake ninja-build pkg-config libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libdnnl-dev
-libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev python3 python3-venv"
+libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev node-d3 python3 python3-venv"
 if [ "${1:-}" = python ]; then
   packages="$packages python3-dev python3-pip ccache"
+fi
+if [ "${1:-}" = browser ]; then
+  packages="$packages chromium chromium-driver"
 fi
 if [ "${1:-}" = lint ]; then
   packages="$packages clang-format-19 clang-tidy-19"
@@ -65,6 +69,10 @@ if ! .venv/bin/python3 -c 'import ml_dtypes, numpy' >/dev/null 2>&1; then
   echo "setup: making .venv with the packages of tests/requirements.txt" >&2
   python3 -m venv --clear .venv
   .venv/bin/python3 -m pip install -q --disable-pip-version-check -r tests/requirements.txt
+fi
+
+if [ "${1:-}" = browser ] && ! .venv/bin/python3 -c 'import selenium' >/dev/null 2>&1; then
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check -r tests/browser/requirements.txt
 fi
 
 # Device code is compiled in the tests, by NVRTC. Without it, and without this wheel, those tests are skipped.

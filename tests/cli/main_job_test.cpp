@@ -51,16 +51,28 @@ class MainJobTest : public CommandTest {
   }
 };
 
+// The rows of a page; a failure where it has no table.
+std::string points_table_of(const std::string& page_path) {
+  const std::string page = read_file(page_path);
+  const std::size_t start = page.find("id=\"points-table\"");
+  EXPECT_NE(start, std::string::npos) << page_path;
+  return start == std::string::npos ? "" : page.substr(start, page.find("</table>", start) - start);
+}
+
 TEST_F(MainJobTest, TuneBenchVerifyExplain) {
-  const RunResult tuned = run(on_small_weight({"tune", "--m", "1,5"}));
+  const RunResult tuned = run(on_small_weight({"tune", "--m", "1,5", "--html", path("tune.html")}));
   ASSERT_EQ(tuned.status, 0) << tuned.err;
   EXPECT_THAT(tuned.out, testing::AllOf(HasSubstr("baseline us"), HasSubstr("wrote " + path("tables"))));
   // Progress is on stderr, as plain lines, since no terminal is there.
   EXPECT_THAT(tuned.err, testing::AllOf(HasSubstr("octile: "), testing::Not(HasSubstr("\x1b["))));
   EXPECT_EQ(run({"table", "lint", path("tables")}).status, 0);
+  EXPECT_THAT(
+      read_file(path("tune.html")),
+      testing::AllOf(HasSubstr("Octile tuning report"), HasSubstr("octile tune --m 1,5"), HasSubstr("kernel source hash"),
+                     HasSubstr("<dt>protocol</dt>"), HasSubstr("make command"), HasSubstr("1024 \u00D7 1088")));
 
   const Json report = run_json(on_small_weight({"bench", "--m", "1,5", "--time-budget", "60s", "--csv", path("bench.csv"),
-                                                "--record", "small", "--json"}),
+                                                "--html", path("bench.html"), "--record", "small", "--json"}),
                                {.directory = folder_});
   EXPECT_EQ(keys_of(report), (std::vector<std::string>{"device_name", "octile_version", "kernel_source_hash", "date", "unit",
                                                        "protocol", "rows"}));
@@ -88,6 +100,14 @@ TEST_F(MainJobTest, TuneBenchVerifyExplain) {
   EXPECT_NE(recorded["commit"], "");
   EXPECT_TRUE(recorded["libraries"].is_object());
   EXPECT_TRUE(recorded.contains("driver"));
+
+  // What --record wrote gives the page of the run again, but for where it says that it comes from.
+  const std::string record = path("bench/results/" + report["device_name"].get<std::string>() + "/small.json");
+  ASSERT_EQ(run({"report", record, "--html", path("again.html")}).status, 0);
+  EXPECT_EQ(points_table_of(path("again.html")), points_table_of(path("bench.html")));
+  EXPECT_THAT(read_file(path("bench.html")), testing::Not(HasSubstr("octile report")));
+  EXPECT_THAT(read_file(path("again.html")),
+              testing::AllOf(HasSubstr("octile report " + record), HasSubstr("octile bench --m 1,5")));
 
   const RunResult verified =
       run({"verify", "--tables", path("tables"), "--time-budget", "60s", "--json", path("verify.json")});

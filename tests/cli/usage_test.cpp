@@ -14,7 +14,7 @@ TEST_F(UsageTest, HelpGoesToStdoutAndSaysHowToStart) {
   const RunResult result = run({"--help"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.err, "");
-  for (const char* word : {"devices", "tune", "bench", "verify", "explain", "warmup", "table", "env", "completion",
+  for (const char* word : {"devices", "tune", "bench", "report", "verify", "explain", "warmup", "table", "env", "completion",
                            "qwen3-8b", "octile tune  --model qwen3-8b --time-budget 2m", "Exit status"}) {
     EXPECT_THAT(result.out, HasSubstr(word));
   }
@@ -25,6 +25,7 @@ TEST_F(UsageTest, EveryCommandHasHelp) {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"devices"},
                                                   {"tune"},
                                                   {"bench"},
+                                                  {"report"},
                                                   {"verify"},
                                                   {"explain"},
                                                   {"warmup"},

@@ -37,6 +37,28 @@ TEST(AtomicFile, WritesANewFileAndMissingDirectoriesAndLeavesNothingElse) {
   EXPECT_EQ(files_in(directory.file("a/b")), 1U);
 }
 
+TEST(AtomicFile, AskingWhetherAPlaceCanBeWrittenLeavesNothingButDirectories) {
+  const test::TemporaryDirectory directory;
+  const auto writable = check_writable(directory.file("a/b/c.json"));
+  EXPECT_TRUE(writable) << writable.error().message;
+  EXPECT_EQ(files_in(directory.file("a/b")), 0U);
+  const std::string old = directory.write("old.json", "old");
+  EXPECT_TRUE(check_writable(old));
+  EXPECT_EQ(test::read_text(old), "old");
+  EXPECT_EQ(files_in(directory.path()), 2U);
+}
+
+TEST(AtomicFile, APlaceThatCannotBeWrittenIsKnownBeforehand) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.write("file", "");
+  for (const std::string& path : {file + "/below", directory.path(), std::string("/proc/octile.json")}) {
+    const auto writable = check_writable(path);
+    ASSERT_FALSE(writable) << path;
+    EXPECT_EQ(writable.error().code, ErrorCode::io);
+    EXPECT_THAT(writable.error().message, HasSubstr(path == file + "/below" ? file : fs::path(path).parent_path().string()));
+  }
+}
+
 TEST(AtomicFile, ReplacesTheContentAndKeepsThePermissions) {
   const test::TemporaryDirectory directory;
   const std::string path = directory.write("c.json", "old and longer");

@@ -106,6 +106,7 @@ struct AllArgs {
   DevicesArgs devices;
   TuneArgs tune;
   BenchArgs bench;
+  ReportArgs report;
   VerifyArgs verify;
   ExplainArgs explain;
   WarmupArgs warmup;
@@ -135,6 +136,10 @@ void add_scope(CLI::App& command, std::string& scope) {
       ->check(CLI::IsMember({"linear", "gemm"}).description(""));
 }
 
+CLI::Option* add_html(CLI::App& command, std::string& html, const char* description) {
+  return command.add_option("--html", html, description)->type_name("FILE");
+}
+
 void add_pdl(CLI::App& command, std::string& pdl) {
   command
       .add_option(
@@ -162,6 +167,7 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       ->type_name("FILE");
   command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
   command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
+  add_html(*command, args.tune.html, "Also write a report of every point as one HTML page");
   command->footer(
       "Points that do not fit the time budget get no entry and are listed.\n\n"
       "Examples:\n"
@@ -183,6 +189,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_pdl(*command, args.bench.measure.pdl);
   add_json(*command, args.bench.measure.json, "the rows");
   command->add_option("--csv", args.bench.csv, "Also write the rows as CSV")->type_name("FILE");
+  add_html(*command, args.bench.html, "Also write a report with plots and tables as one HTML page");
   command
       ->add_option("--record", args.bench.record,
                    "Also write the rows, versions, commit and command line to bench/results/<device>/NAME.json")
@@ -199,6 +206,18 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
       "  octile bench --model qwen3-8b --time-budget 1m\n"
       "  octile bench --model qwen3-8b --m 1,4,16,64,256 --tables ./tables --json report.json --csv report.csv");
   command->callback([&] { action = [&] { return run_bench(args.bench, args.command_line); }; });
+}
+
+void add_report(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("report", "Show a recorded result as one HTML page, without measuring");
+  command->add_option("FILE", args.report.file, "What `octile bench` wrote with --json or --record")
+      ->type_name("FILE")
+      ->required();
+  add_html(*command, args.report.html, "The page to write")->required();
+  command->footer(
+      "Example:\n"
+      "  octile report bench/results/NVIDIA_H200/bench_qwen3-8b.json --html report.html");
+  command->callback([&] { action = [&] { return run_report(args.report); }; });
 }
 
 void add_verify(CLI::App& app, AllArgs& args, Action& action) {
@@ -471,8 +490,8 @@ int run_app(int argc, char** argv) {
   app.set_version_flag("--version", format("octile {}", OCTILE_VERSION), "Print the version");
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.get_formatter()->label("Subcommands", "Commands");
-  for (const auto add : {add_devices, add_tune, add_bench, add_verify, add_explain, add_warmup, add_table, add_env,
-                         add_doctor, add_completion}) {
+  for (const auto add : {add_devices, add_tune, add_bench, add_report, add_verify, add_explain, add_warmup, add_table,
+                         add_env, add_doctor, add_completion}) {
     add(app, args, action);
   }
   // Last, since commands take over the footer that is there when they are added.

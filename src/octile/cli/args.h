@@ -42,12 +42,19 @@ struct TuneArgs {
   std::string from_log;  // Of OCTILE_UNTUNED_LOG, in place of shapes and M; empty: none.
   bool thorough = false;
   bool resume = false;
+  std::string html;  // Empty: none.
 };
 
 struct BenchArgs {
   MeasureArgs measure;
   std::string csv;     // Empty: none.
+  std::string html;    // Empty: none.
   std::string record;  // bench/results/<device_name>/<record>.json; empty: none.
+};
+
+struct ReportArgs {
+  std::string file;
+  std::string html;
 };
 
 struct VerifyArgs {

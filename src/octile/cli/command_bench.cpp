@@ -3,31 +3,30 @@
 #include "octile/tune/bench.h"
 
 #include "octile/cli/commands.h"
+#include "octile/cli/context.h"
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
 #include "octile/cli/progress.h"
 #include "octile/core/format.h"
 #include "octile/kernels/backend.h"
+#include "octile/report/html_report.h"
 #include "octile/report/json_report.h"
 #include "octile/report/text_report.h"
-
-#include "octile_commit.h"
 
 namespace octile::cli {
 namespace {
 
-RecordedContext context_of(const std::string& device_id, const std::string& command_line) {
-  RecordedContext context;
-  context.commit = OCTILE_COMMIT;
-  context.command = command_line;
-  if (const auto device = find_device(device_id)) {
-    for (const VendorStatus& vendor : device->backend->vendors(device->info)) {
-      if (vendor.available) {
-        context.libraries[vendor.name] = vendor.version;
-      }
-    }
+std::string record_path(const std::string& device_name, const std::string& record) {
+  return format("bench/results/{}/{}.json", device_name, record);
+}
+
+Expected<void> check_files(const BenchArgs& args) {
+  std::vector<std::string> paths = {args.csv, args.html, args.measure.json.value_or("")};
+  // Without the device bench() says what is wrong.
+  if (const auto device = find_device(args.measure.device); device && !args.record.empty()) {
+    paths.push_back(record_path(device->info.name, args.record));
   }
-  return context;
+  return check_output_files(paths);
 }
 
 Expected<void> write_files(const BenchArgs& args, const std::string& command_line, const BenchResult& result) {
@@ -36,9 +35,16 @@ Expected<void> write_files(const BenchArgs& args, const std::string& command_lin
       return written;
     }
   }
+  const RecordedContext context = context_of(args.measure.device, command_line);
   if (!args.record.empty()) {
-    const std::string path = format("bench/results/{}/{}.json", result.device_name, args.record);
-    return write_output_file(path, recorded_bench_json(result, context_of(args.measure.device, command_line)));
+    const std::string path = record_path(result.device_name, args.record);
+    if (auto written = write_output_file(path, recorded_bench_json(result, context)); !written) {
+      return written;
+    }
+  }
+  if (!args.html.empty()) {
+    const HtmlOrigin origin = html_origin(context);
+    return write_html(args.html, bench_html({result, origin.commit, origin.commands, origin.facts}, ""));
   }
   return {};
 }
@@ -54,6 +60,9 @@ int run_bench(const BenchArgs& args, const std::string& command_line) {
   options.shapes = *std::move(shapes);
   fill_options(args.measure, command_line, options);
   options.m_list = args.measure.m_list;
+  if (auto writable = check_files(args); !writable) {
+    return fail(writable.error());
+  }
 
   const auto result = [&] {
     Progress progress;

@@ -1,20 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 // `octile tune`: sweeps, proves and writes tables.
 #include "octile/cli/commands.h"
+#include "octile/cli/context.h"
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
 #include "octile/cli/progress.h"
 #include "octile/core/format.h"
 #include "octile/kernels/backend.h"
 #include "octile/linear/untuned_log.h"
+#include "octile/report/html_report.h"
 #include "octile/report/text_report.h"
+#include "octile/table/table_store.h"
+#include "octile/tune/sweep.h"
 #include "octile/tune/tune.h"
 
 #include <algorithm>
 
 namespace octile::cli {
-
 namespace {
+
+HtmlOrigin origin_of(const TuneArgs& args, const std::string& command_line, const TuneSummary& summary) {
+  HtmlOrigin origin = html_origin(context_of(args.measure.device, command_line));
+  origin.octile_version = OCTILE_VERSION;
+  origin.date = utc_now();
+  origin.scope = args.measure.scope;
+  origin.facts.emplace_back("launch mode", args.measure.pdl);
+  if (const auto device = find_device(args.measure.device)) {
+    origin.device_name = device->info.name;
+    origin.kernel_source_hash = combined_source_hash(*device->backend, device->info);
+  }
+  // The tables that were written say how they were measured.
+  for (const std::string& file : summary.files) {
+    std::vector<Finding> findings;
+    if (const auto table = read_table(file, findings); table && table->provenance.contains("protocol")) {
+      origin.protocol = table->provenance.at("protocol");
+      break;
+    }
+  }
+  return origin;
+}
 
 Expected<void> fill_shapes(const TuneArgs& args, TuneOptions& options) {
   auto shapes = shapes_of(args.measure.shape);
@@ -88,6 +112,9 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
   }
   options.thorough = args.thorough;
   options.resume = args.resume;
+  if (auto writable = check_output_files({args.html}); !writable) {
+    return fail(writable.error());
+  }
 
   auto summary = [&] {
     Progress progress;
@@ -98,6 +125,8 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
     return fail(summary.error());
   }
   summary->notes.insert(summary->notes.begin(), notes.begin(), notes.end());
+  const auto page = args.html.empty() ? Expected<void>()
+                                      : write_html(args.html, tune_html(*summary, origin_of(args, command_line, *summary)));
   const auto written = write_stdout(tune_text(*summary));
   if (summary->failure.has_value()) {
     return fail({ErrorCode::failed, *summary->failure});
@@ -105,7 +134,12 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
   if (summary->interrupted_by != 0) {
     return interrupted_status(summary->interrupted_by);
   }
-  return written ? kDone : fail(written.error());
+  for (const auto& outcome : {page, written}) {
+    if (!outcome) {
+      return fail(outcome.error());
+    }
+  }
+  return kDone;
 }
 
 }  // namespace octile::cli

@@ -16,6 +16,7 @@ namespace octile::cli {
 int run_devices(const DevicesArgs& args);
 int run_tune(const TuneArgs& args, const std::string& command_line);
 int run_bench(const BenchArgs& args, const std::string& command_line);
+int run_report(const ReportArgs& args);
 int run_verify(const VerifyArgs& args, const std::string& command_line);
 int run_explain(const ExplainArgs& args);
 int run_warmup(const WarmupArgs& args);

@@ -32,6 +32,12 @@ Expected<void> write_all(int fd, std::string_view text, std::string_view name) {
   return {};
 }
 
+// A device or a pipe, /dev/stdout among them: renaming a file over it would destroy it.
+bool is_written_in_place(const std::string& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 }  // namespace
 
 int fail(const Error& error) {
@@ -58,11 +64,9 @@ void prepare_standard_streams() {
 Expected<void> write_stdout(std::string_view text) { return write_all(STDOUT_FILENO, text, "standard output"); }
 
 Expected<void> write_output_file(const std::string& path, std::string_view text) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) {
+  if (!is_written_in_place(path)) {
     return write_file_atomically(path, text);
   }
-  // A device or a pipe, /dev/stdout among them: renaming a file over it would destroy it.
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (fd < 0) {
     return make_error(ErrorCode::io, "cannot open {}: {}", path, std::strerror(errno));
@@ -70,6 +74,22 @@ Expected<void> write_output_file(const std::string& path, std::string_view text)
   auto written = write_all(fd, text, path);
   ::close(fd);
   return written;
+}
+
+Expected<void> check_output_files(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (path.empty() || path == "-") {
+      continue;
+    }
+    if (!is_written_in_place(path)) {
+      if (auto writable = check_writable(path); !writable) {
+        return writable;
+      }
+    } else if (::access(path.c_str(), W_OK) != 0) {
+      return make_error(ErrorCode::io, "cannot write to {}: {}", path, std::strerror(errno));
+    }
+  }
+  return {};
 }
 
 Expected<void> write_result(std::string_view text, const JsonTarget& target, const std::function<std::string()>& json) {

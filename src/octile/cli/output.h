@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace octile::cli {
 
@@ -21,6 +22,10 @@ Expected<void> write_stdout(std::string_view text);
 
 // Replaces a regular file atomically; writes into a device or a pipe ("/dev/stdout") as it is.
 Expected<void> write_output_file(const std::string& path, std::string_view text);
+
+// Whether write_output_file() could write to each of `paths` now; for what must not fail behind hours of measuring. Empty
+// paths and "-" are passed over.
+Expected<void> check_output_files(const std::vector<std::string>& paths);
 
 // The text to stdout, unless JSON goes there; the JSON to where it was asked for. `json` is made only if it was asked for.
 Expected<void> write_result(std::string_view text, const JsonTarget& target, const std::function<std::string()>& json);

@@ -51,8 +51,11 @@ class TemporaryFile {
       ::unlink(path_.c_str());
     }
   }
+  TemporaryFile(TemporaryFile&& other) noexcept
+      : path_(std::exchange(other.path_, fs::path())), fd_(std::exchange(other.fd_, -1)) {}
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(TemporaryFile&&) = delete;
 
   Expected<void> write(std::string_view content) const {
     while (!content.empty()) {
@@ -100,14 +103,18 @@ Expected<void> sync_directory(const fs::path& directory) {
   return {};
 }
 
-}  // namespace
+// The temporary file beside its target, with the target's permissions.
+struct Replacement {
+  fs::path target;
+  TemporaryFile temporary;
+};
 
-Expected<void> write_file_atomically(const std::string& path, std::string_view content) {
+Expected<Replacement> begin_replacement(const std::string& path) {
   std::error_code ignored;
   const fs::path resolved = fs::canonical(path, ignored);
-  const fs::path target = ignored ? fs::path(path) : resolved;
+  fs::path target = ignored ? fs::path(path) : resolved;
   if (Expected<void> made = make_parent(target); !made) {
-    return made;
+    return made.error();
   }
   struct stat old{};
   const bool exists = ::stat(target.c_str(), &old) == 0;
@@ -122,17 +129,33 @@ Expected<void> write_file_atomically(const std::string& path, std::string_view c
   if (fd < 0) {
     return io_error("make", temporary_path, errno);
   }
-  TemporaryFile temporary(temporary_path, fd);
+  Replacement replacement{std::move(target), TemporaryFile(temporary_path, fd)};
   if (exists && ::fchmod(fd, old.st_mode & 07777) != 0) {
     return io_error("set the permissions of", temporary_path, errno);
   }
-  if (Expected<void> wrote = temporary.write(content); !wrote) {
+  return replacement;
+}
+
+}  // namespace
+
+Expected<void> write_file_atomically(const std::string& path, std::string_view content) {
+  Expected<Replacement> replacement = begin_replacement(path);
+  if (!replacement) {
+    return replacement.error();
+  }
+  const fs::path& target = replacement->target;
+  if (Expected<void> wrote = replacement->temporary.write(content); !wrote) {
     return wrote;
   }
-  if (Expected<void> renamed = temporary.rename_to(target); !renamed) {
+  if (Expected<void> renamed = replacement->temporary.rename_to(target); !renamed) {
     return renamed;
   }
   return sync_directory(target.has_parent_path() ? target.parent_path() : fs::path("."));
+}
+
+Expected<void> check_writable(const std::string& path) {
+  const Expected<Replacement> replacement = begin_replacement(path);
+  return replacement ? Expected<void>() : Expected<void>(replacement.error());
 }
 
 Expected<FileLock> FileLock::acquire(const std::string& path, std::chrono::milliseconds timeout) {

@@ -15,6 +15,9 @@ namespace octile {
 // directories. An existing file keeps its permissions; a symbolic link stays, and what it points at is replaced. Errors (io)
 // name the path, the step and the system's reason; the old content is then still there.
 Expected<void> write_file_atomically(const std::string& path, std::string_view content);
+// Whether write_file_atomically() could write there now, found out by making the temporary file and removing it: for those
+// who would rather know before long work than behind it. Makes missing directories. The same errors.
+Expected<void> check_writable(const std::string& path);
 
 // An exclusive lock on a lock file, held by this object and released with it, also when the process dies. Excludes other
 // processes and other threads alike. The lock file stays, empty: removing it would let two holders in.
