@@ -66,6 +66,8 @@ TEST(CheckpointFiles, WhatIsMissingIsNamed) {
   directory.write("config.json", "{}");
   EXPECT_THAT(problem_of(directory.path()), HasSubstr("holds neither model.safetensors nor model.safetensors.index.json"));
   EXPECT_THAT(problem_of(directory.file("config.json")), HasSubstr("which is no directory"));
+  EXPECT_THAT(problem_of(""), HasSubstr("which is no directory"));
+  EXPECT_THAT(problem_of(directory.path() + '\0' + "x"), HasSubstr("which is no directory"));
 }
 
 TEST(CheckpointFiles, AnIndexThatIsBrokenIsRefusedWithTheReason) {

@@ -366,7 +366,7 @@ TEST_F(CheckpointTest, WeightsThatAreNotQuantisedComeAsTheyAre) {
   EXPECT_EQ(qkv.values.dtype, DType::bf16);
   EXPECT_EQ(qkv.values.rows, 32);
   EXPECT_EQ(qkv.values.cols, 8);
-  const std::string bytes(static_cast<const char*>(qkv.values.data), 32 * 8 * 2);
+  const std::string bytes(static_cast<const char*>(qkv.values.data), 512);  // [32, 8] of two bytes.
   EXPECT_EQ(bytes, stored.tensor(std::string(kQ) + ".weight").bytes + stored.tensor(std::string(kK) + ".weight").bytes +
                        stored.tensor(std::string(kV) + ".weight").bytes);
 }
@@ -395,7 +395,7 @@ TEST_F(CheckpointTest, WeightsAtOddPlacesAreCopied) {
   for (std::size_t i = 0; i < checkpoint.linears().size(); ++i) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(load(checkpoint, i).values.data) % 2, 0U);
   }
-  const std::string bytes(static_cast<const char*>(load(checkpoint, 1).values.data), 8 * 16 * 2);
+  const std::string bytes(static_cast<const char*>(load(checkpoint, 1).values.data), 256);  // [8, 16] of two bytes.
   EXPECT_EQ(bytes, stored.tensor("model.layers.0.self_attn.o_proj.weight").bytes);
 }
 

@@ -31,7 +31,7 @@ TEST(ReadLinear, ANaNCodeIsNamedByItsTensorRowAndColumn) {
     options.memory = memory;
     for (const char code : {'\x7F', '\xFF'}) {
       test::TinyCheckpoint stored = test::tiny_fp8_checkpoint(test::kCompressedTensors, ScaleShape::column);
-      stored.tensor("model.layers.1.self_attn.v_proj.weight").bytes[5 * 8 + 3] = code;
+      stored.tensor("model.layers.1.self_attn.v_proj.weight").bytes[43] = code;  // Row 5 of 8 columns, column 3.
       EXPECT_THAT(
           problem_of(stored, options),
           AllOf(HasSubstr("tensor \"model.layers.1.self_attn.v_proj.weight\""), HasSubstr("model.safetensors"),
@@ -42,7 +42,7 @@ TEST(ReadLinear, ANaNCodeIsNamedByItsTensorRowAndColumn) {
       options.rank = 1;
       EXPECT_THAT(problem_of(stored, options), HasSubstr("in row 5, column 3"));
       stored = test::tiny_fp8_checkpoint(test::kCompressedTensors, ScaleShape::column);
-      stored.tensor("model.layers.1.mlp.down_proj.weight").bytes[7 * 12 + 11] = code;
+      stored.tensor("model.layers.1.mlp.down_proj.weight").bytes[95] = code;  // The last of [8, 12].
       EXPECT_THAT(problem_of(stored, options), HasSubstr("in row 7, column 11"));
       options.tp = 1;
       options.rank = 0;
@@ -55,7 +55,7 @@ TEST(ReadLinear, AScaleThatIsNoScaleIsNamed) {
   for (const float bad : {std::nanf(""), infinity, -infinity, -0.5F}) {
     test::TinyCheckpoint stored = test::tiny_fp8_checkpoint(test::kCompressedTensors, ScaleShape::column);
     std::string& bytes = stored.tensor("model.layers.1.mlp.up_proj.weight_scale").bytes;
-    std::memcpy(bytes.data() + 4 * 7, &bad, sizeof(bad));
+    std::memcpy(bytes.data() + 28, &bad, sizeof(bad));
     EXPECT_THAT(problem_of(stored), AllOf(HasSubstr("tensor \"model.layers.1.mlp.up_proj.weight_scale\""),
                                           HasSubstr("row 7: wanted a finite scale > 0, got")));
   }

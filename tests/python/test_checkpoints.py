@@ -207,11 +207,14 @@ def test_entries_tell_of_linears_that_are_not_read(per_channel, tmp_path):
     assert "model.layers.0.mlp.gate_proj" not in checkpoint
     with pytest.raises(KeyError):
         checkpoint["model.layers.0.mlp.gate_proj"]
+    assert checkpoint == checkpoint and checkpoint != octile.load_checkpoint(tmp_path)
+    assert len({checkpoint, checkpoint}) == 1
 
 
 def test_errors_are_values_or_files(per_channel, tmp_path, rng):
-    with pytest.raises(ValueError, match="which is no directory"):
-        octile.load_checkpoint(tmp_path / "missing")
+    for path in (tmp_path / "missing", tmp_path / "config.json", f"{tmp_path}\0/x", ""):
+        with pytest.raises(ValueError, match="which is no directory"):
+            octile.load_checkpoint(path)
     with pytest.raises(ValueError, match="4 attention heads do not divide by 3 ranks"):
         octile.load_checkpoint(tmp_path, tp=3)
     with pytest.raises(ValueError, match="rank: wanted an integer from 0 to 1, got 2"):

@@ -76,7 +76,7 @@ std::string describe_place(const FoundTensor& found) {
 
 Expected<CheckpointFiles> CheckpointFiles::open(const std::string& directory) {
   std::error_code ignored;
-  if (!fs::is_directory(directory, ignored)) {
+  if (directory.find('\0') != std::string::npos || !fs::is_directory(directory, ignored)) {
     return make_error(ErrorCode::invalid_argument,
                       "wanted the directory of a checkpoint, with config.json and {} or {}, got {}, which is no directory",
                       kSingleFile, kIndexFile, quote_for_message(directory, 200));

@@ -362,7 +362,7 @@ Expected<std::shared_ptr<const std::byte>> SafetensorsFile::map() const {
   const auto bytes = static_cast<std::size_t>(file_.size());
   void* const address = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file_.fd(), 0);
   if (address == MAP_FAILED) {
-    return make_error(ErrorCode::io, "cannot map {}: {}", path(), system_reason(errno));
+    return make_error(ErrorCode::io, "cannot map {}: {}; it can be read without", path(), system_reason(errno));
   }
   const auto mapping = std::make_shared<const Mapping>(address, bytes);
   return std::shared_ptr<const std::byte>(mapping, mapping->bytes() + data_begin_);
