@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,10 +20,8 @@ namespace octile {
 // How weights come into memory.
 enum class CheckpointMemory {
   // A weight that lies in one piece of one file, or in equal pieces of its rows, is used where it lies, mapped read-only;
-  // others
-  // are copied. A process that touches mapped memory after its file was cut short is killed by SIGBUS; a file that has
-  // changed
-  // is refused when a linear is loaded, so that only a cut afterwards can do that.
+  // others are copied. A process that touches mapped memory after its file was cut short is killed by SIGBUS; a file that
+  // has changed is refused when a linear is loaded, so that only a cut afterwards can do that.
   map,
   // Every weight is copied into memory of its own. A file that becomes shorter is an error, whenever it happens.
   read,
@@ -64,7 +63,7 @@ class OCTILE_API Checkpoint {
   // layer is there, with the shape that config.json gives it and the scales that its quantisation says. Weights are not
   // read. Errors: io and corrupt for files; invalid_argument for a model, a quantisation or a number of ranks that Octile
   // doesn't serve. Each names the file, the tensor, what was wanted and what came.
-  static Expected<Checkpoint> open(const std::string& directory, const CheckpointOptions& options = {});
+  static Expected<Checkpoint> open(std::string_view directory, const CheckpointOptions& options = {});
 
   // "compressed-tensors", "fbgemm_fp8", "fp8", "modelopt", "quark" or "none".
   const std::string& quantization() const noexcept;

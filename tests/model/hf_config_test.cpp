@@ -198,5 +198,15 @@ TEST(HfConfig, WhatIsNoConfigIsRefused) {
   expect_refused({{"model_type", "gemma3"}, {"text_config", 7}}, "\"text_config\": wanted an object, got the number 7");
 }
 
+TEST(HfConfig, TheNumberOfLayersIsReadWhereItIsStated) {
+  EXPECT_EQ(parse_hf_config(qwen3())->num_hidden_layers, 0);
+  EXPECT_EQ(parse_hf_config(with(qwen3(), "num_hidden_layers", 36))->num_hidden_layers, 36);
+  for (const Json& bad : {Json(0), Json(-1), Json(36.0), Json("36"), Json(65537)}) {
+    const auto config = parse_hf_config(with(qwen3(), "num_hidden_layers", bad));
+    ASSERT_FALSE(config) << bad;
+    EXPECT_THAT(config.error().message, testing::HasSubstr("\"num_hidden_layers\": wanted an integer from 1 to 65536"));
+  }
+}
+
 }  // namespace
 }  // namespace octile

@@ -31,7 +31,7 @@ class PartBinder {
  public:
   PartBinder(const CheckpointFiles& files, const QuantizationScheme& scheme, std::string module, const LinearPart& part)
       : files_(files), scheme_(scheme), module_(std::move(module)) {
-    bound_.part = part;
+    bound_.plan = part;
   }
 
   Expected<BoundPart> bind(bool with_bias) {
@@ -83,7 +83,7 @@ class PartBinder {
                         quote_for_message(module_ + ".weight", 200));
     }
     const StoredTensor& weight = *bound_.weight.tensor;
-    const LinearPart& part = bound_.part;
+    const LinearPart& part = bound_.plan;
     if (weight.shape != std::vector<std::int64_t>{part.stored_n, part.stored_k}) {
       return mismatch(bound_.weight, format("[{}, {}], as config.json says", part.stored_n, part.stored_k));
     }
@@ -117,7 +117,7 @@ class PartBinder {
 
   Expected<void> check_scale_shape() const {
     const StoredTensor& scale = *bound_.scale.tensor;
-    const std::int64_t n = bound_.part.stored_n;
+    const std::int64_t n = bound_.plan.stored_n;
     const bool rows = is_one_a_row(scale, n);
     const bool one = is_one_for_all(scale);
     if (!is_float(scale.type) || (!rows && !one)) {
@@ -157,8 +157,8 @@ class PartBinder {
   Expected<void> bind_bias() {
     bound_.bias = find(".bias");
     if (bound_.bias && !(is_float(bound_.bias.tensor->type) &&
-                         bound_.bias.tensor->shape == std::vector<std::int64_t>{bound_.part.stored_n})) {
-      return mismatch(bound_.bias, format("F32, BF16 or F16 [{}]", bound_.part.stored_n));
+                         bound_.bias.tensor->shape == std::vector<std::int64_t>{bound_.plan.stored_n})) {
+      return mismatch(bound_.bias, format("F32, BF16 or F16 [{}]", bound_.plan.stored_n));
     }
     return {};
   }

@@ -139,8 +139,8 @@ class Opener {
 
 }  // namespace
 
-Expected<Checkpoint> Checkpoint::open(const std::string& directory, const CheckpointOptions& options) try {
-  auto files = CheckpointFiles::open(directory);
+Expected<Checkpoint> Checkpoint::open(std::string_view directory, const CheckpointOptions& options) try {
+  auto files = CheckpointFiles::open(std::string(directory));
   if (!files) {
     return std::move(files).error();
   }

@@ -17,7 +17,7 @@ namespace octile {
 
 // A part of a linear with its tensors; those that it hasn't are empty.
 struct BoundPart {
-  LinearPart part;
+  LinearPart plan;
   FoundTensor weight;
   FoundTensor scale;
   FoundTensor bias;

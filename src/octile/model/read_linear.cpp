@@ -97,7 +97,7 @@ struct PlacedRows {
 
 Expected<void> check_codes(const PlacedRows& placed) {
   const BoundPart& part = *placed.part;
-  const std::int64_t k = part.part.columns.count;
+  const std::int64_t k = part.plan.columns.count;
   for (std::int64_t row = 0; row < placed.rows.count; ++row) {
     const auto* const codes = reinterpret_cast<const std::uint8_t*>(placed.data + row * placed.row_bytes);
     unsigned nan = 0;
@@ -109,7 +109,7 @@ Expected<void> check_codes(const PlacedRows& placed) {
           std::find_if(codes, codes + k, [](std::uint8_t code) { return (code & kMagnitude) == kE4m3NaN; });
       return make_error(ErrorCode::corrupt, "{}: wanted numbers, got NaN (code {:02X}) in row {}, column {}",
                         describe_place(part.weight), *first, placed.rows.first + row,
-                        part.part.columns.first + (first - codes));
+                        part.plan.columns.first + (first - codes));
     }
   }
   return {};
@@ -157,12 +157,12 @@ class LinearReader {
   // True where the weight can be used where its file is mapped.
   Expected<bool> map_weight() {
     const BoundPart& part = linear_.parts.front();
-    const auto rows = merged(part.part.rows);
+    const auto rows = merged(part.plan.rows);
     const auto mapping = mappings_.find(part.weight.file);
     if (linear_.parts.size() != 1 || rows.size() != 1 || mapping == mappings_.end()) {
       return false;
     }
-    const std::byte* const data = mapping->second.get() + part.weight.tensor->begin + byte_of(part.part, rows.front().first);
+    const std::byte* const data = mapping->second.get() + part.weight.tensor->begin + byte_of(part.plan, rows.front().first);
     if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(element_bytes_) != 0) {
       return false;
     }
@@ -171,7 +171,7 @@ class LinearReader {
     }
     memory_->mapping = mapping->second;
     weight_ = data;
-    row_stride_ = part.part.stored_k;
+    row_stride_ = part.plan.stored_k;
     placed_ = {{&part, rows.front(), data, row_stride_ * element_bytes_}};
     return true;
   }
@@ -187,13 +187,13 @@ class LinearReader {
       if (auto ok = part.weight.file->check_unchanged(); !ok) {
         return ok;
       }
-      for (const Range& rows : merged(part.part.rows)) {
+      for (const Range& rows : merged(part.plan.rows)) {
         placed_.push_back({&part, rows, into, row_bytes});
         // Whole rows lie one behind the other.
-        const std::int64_t step = part.part.columns.count == part.part.stored_k ? rows.count : 1;
+        const std::int64_t step = part.plan.columns.count == part.plan.stored_k ? rows.count : 1;
         for (std::int64_t row = 0; row < rows.count; row += step) {
           const auto bytes = static_cast<std::size_t>(step * row_bytes);
-          if (auto ok = part.weight.file->read(*part.weight.tensor, byte_of(part.part, rows.first + row), {into, bytes});
+          if (auto ok = part.weight.file->read(*part.weight.tensor, byte_of(part.plan, rows.first + row), {into, bytes});
               !ok) {
             return ok;
           }
@@ -224,7 +224,7 @@ class LinearReader {
     }
     const auto accepts = [](float scale) { return std::isfinite(scale) && scale >= 0.0F; };
     for (const BoundPart& part : linear_.parts) {
-      if (auto ok = append_rows(part.scale, part.part.rows, "a finite scale > 0", accepts, memory_->scales); !ok) {
+      if (auto ok = append_rows(part.scale, part.plan.rows, "a finite scale > 0", accepts, memory_->scales); !ok) {
         return ok;
       }
     }
@@ -237,7 +237,7 @@ class LinearReader {
     }
     const auto accepts = [](float value) { return std::isfinite(value); };
     for (const BoundPart& part : linear_.parts) {
-      if (auto ok = append_rows(part.bias, part.part.rows, "a finite value", accepts, memory_->bias); !ok) {
+      if (auto ok = append_rows(part.bias, part.plan.rows, "a finite value", accepts, memory_->bias); !ok) {
         return ok;
       }
     }
