@@ -103,6 +103,48 @@ TEST(Merge, AnIntervalWithoutEndIsMerged) {
             "[1, 9] b; [10, 9223372036854775807] a inferred; ");
 }
 
+TEST(Merge, WhatTouchesAndMakesTheSameChoiceIsOneIntervalWithTheWeakerProofAndTheEarlierDate) {
+  TableEntry low = entry_of(1, 16, "a", "2026-11-04");
+  low.ratio = Ratio{1.3, 1.25, 1.4};
+  low.us = 5.0;
+  low.rel_error = 2e-3;
+  TableEntry high = entry_of(17, 64, "a", "2026-11-03");
+  high.ratio = Ratio{1.2, 1.15, 1.25};
+  high.us = 9.0;
+  high.rel_error = 1e-3;
+  const auto merged = merge_tables({table_of({high}), table_of({low, entry_of(65, 80, "b")})});
+  ASSERT_EQ(intervals(merged), "[1, 64] a; [65, 80] b; ");
+  EXPECT_EQ(merged->entries[0].ratio->lo, 1.15);
+  EXPECT_EQ(merged->entries[0].us, 9.0);
+  EXPECT_EQ(merged->entries[0].rel_error, 2e-3);
+  EXPECT_EQ(merged->entries[0].date, "2026-11-03");
+}
+
+TEST(Merge, IntervalsThatShareAMeasuredMAndTheChoiceAreOneWhateverTheirDates) {
+  for (const char* date : {"2026-11-01", "2026-11-03"}) {
+    EXPECT_EQ(intervals(merge_tables({table_of({entry_of(1, 48, "a", date)}), table_of({entry_of(48, 512, "a")}),
+                                      table_of({entry_of(512, 1024, "a", date)})})),
+              "[1, 1024] a; ");
+  }
+}
+
+TEST(Merge, AnEndThatWasNotMeasuredIsNotTakenIntoAnInterval) {
+  // "b" cuts the old "a" off at 80: [65, 79] would end where nothing was measured.
+  EXPECT_EQ(intervals(merge_tables({table_of({entry_of(1, 100, "a", "2026-11-02")}),
+                                    table_of({entry_of(32, 64, "a", "2026-11-03"), entry_of(80, 100, "b", "2026-11-03")})})),
+            "[1, 64] a; [65, 79] a inferred; [80, 100] b; ");
+  TableEntry inferred = entry_of(17, 64, "a");
+  inferred.inferred = true;
+  EXPECT_EQ(intervals(merge_tables({table_of({entry_of(1, 16, "a")}), table_of({inferred})})),
+            "[1, 16] a; [17, 64] a inferred; ");
+}
+
+TEST(Merge, AnotherVersionOfAKernelIsAnotherChoice) {
+  TableEntry newer = entry_of(17, 64, "a");
+  newer.kernel_source_hash = "bbbb";
+  EXPECT_EQ(intervals(merge_tables({table_of({entry_of(1, 16, "a")}), table_of({newer})})), "[1, 16] a; [17, 64] a; ");
+}
+
 TEST(Merge, DifferentHardKeysAreRefusedNamingKeyAndValues) {
   TileTable left = table_of({entry_of(1, 16, "a")});
   left.file = "left.octile.json";
@@ -161,7 +203,7 @@ TEST(Merge, TheOrderOfTheTablesDoesNotMatterAndEveryMHasItsBestEntry) {
     for (std::int64_t m = 1; m < 900; ++m) {
       // The best by measured before inferred, then date; beyond these several may be right.
       const TableEntry* best = nullptr;
-      const auto rank = [&](const TileTable& table, const TableEntry& entry) {
+      const auto rank = [](const TileTable& table, const TableEntry& entry) {
         return std::pair(!entry.inferred, entry.date.empty() ? table.provenance.at("date") : entry.date);
       };
       std::pair<bool, std::string> best_rank;
@@ -175,7 +217,14 @@ TEST(Merge, TheOrderOfTheTablesDoesNotMatterAndEveryMHasItsBestEntry) {
       const TableEntry* const got = merged->find(m);
       ASSERT_EQ(got == nullptr, best == nullptr) << "M = " << m;
       if (got != nullptr) {
-        ASSERT_EQ(got->date, best_rank.second) << "M = " << m;
+        // An interval that was joined has the date of its oldest part.
+        ASSERT_LE(got->date, best_rank.second) << "M = " << m;
+        const bool is_choice_of_a_best = std::ranges::any_of(tables, [&](const TileTable& table) {
+          const TableEntry* const entry = table.find(m);
+          return entry != nullptr && rank(table, *entry) == best_rank && entry->kernel == got->kernel &&
+                 entry->config == got->config;
+        });
+        ASSERT_TRUE(is_choice_of_a_best) << "M = " << m;
         ASSERT_TRUE(got->inferred || best_rank.first) << "M = " << m;
       }
     }

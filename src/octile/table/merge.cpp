@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace octile {
@@ -82,18 +83,59 @@ std::map<std::string, std::string> merge_provenance(const std::vector<TileTable>
   return result;
 }
 
-// Appends `piece` of `source`, or lets the last entry grow where it is another piece of the same one.
-void append_piece(const TableEntry& source, std::int64_t lo, std::int64_t hi, bool continues, TileTable& out) {
-  if (continues) {
-    out.entries.back().m_hi = hi;
-    return;
+// What is left of one entry after the others took theirs. An end that was cut was not measured, and neither was any of an
+// inferred entry: the format promises intervals verified at both ends.
+struct Piece {
+  TableEntry entry;
+  bool is_whole_source_measured = false;
+  bool is_lo_measured = false;
+  bool is_hi_measured = false;
+};
+
+// Pieces that touch and make the same choice are one interval again where its two ends were measured: where an end in the
+// middle was cut, it was cut by the same choice.
+void append_joined(std::span<const Piece> run, std::vector<TableEntry>& out) {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  for (std::size_t i = run.size(); i-- > 0;) {
+    first = run[i].is_lo_measured ? i : first;
   }
-  out.entries.push_back(source);
-  out.entries.back().m_lo = lo;
-  out.entries.back().m_hi = hi;
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    last = run[i].is_hi_measured ? i : last;
+  }
+  const bool is_joined = first < last && run[first].is_lo_measured && run[last].is_hi_measured;
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    if (is_joined && i > first && i <= last) {
+      extend_entry(out.back(), run[i].entry);
+      continue;
+    }
+    out.push_back(run[i].entry);
+    out.back().inferred = !(is_joined && i == first) && !(run[i].is_lo_measured && run[i].is_hi_measured);
+  }
+}
+
+bool continues_run(const Piece& a, const Piece& b) {
+  return a.entry.m_hi + 1 == b.entry.m_lo && a.is_whole_source_measured && b.is_whole_source_measured &&
+         a.entry.kernel == b.entry.kernel && a.entry.config == b.entry.config &&
+         a.entry.kernel_source_hash == b.entry.kernel_source_hash && a.entry.vendor_version == b.entry.vendor_version &&
+         a.entry.ratio.has_value() == b.entry.ratio.has_value();
 }
 
 }  // namespace
+
+void extend_entry(TableEntry& entry, const TableEntry& next) {
+  entry.m_hi = next.m_hi;
+  if (next.rel_error) {
+    entry.rel_error = std::max(entry.rel_error.value_or(0), *next.rel_error);
+  }
+  if (entry.ratio && next.ratio && next.ratio->lo < entry.ratio->lo) {
+    entry.ratio = next.ratio;
+    entry.us = next.us;
+    entry.baseline_us = next.baseline_us;
+    entry.best_vendor_us = next.best_vendor_us;
+  }
+  entry.date = std::min(entry.date, next.date);
+}
 
 Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
   if (tables.empty()) {
@@ -140,6 +182,7 @@ Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.m < b.m; });
   std::set<std::size_t> open;
+  std::vector<Piece> pieces;
   const Candidate* last = nullptr;  // Whose piece was appended last, if nothing but it was seen since.
   for (std::size_t i = 0; i < events.size();) {
     const std::int64_t m = events[i].m;
@@ -156,11 +199,21 @@ Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
     }
     const std::int64_t hi = i < events.size() ? events[i].m - 1 : std::numeric_limits<std::int64_t>::max();
     const Candidate& best = candidates[*open.begin()];
-    append_piece(best.entry, m, hi, last == &best, merged);
-    // An end that was cut was not measured: the format promises intervals verified at both ends.
-    TableEntry& piece = merged.entries.back();
-    piece.inferred = best.entry.inferred || piece.m_lo != best.entry.m_lo || piece.m_hi != best.entry.m_hi;
+    if (last != &best) {
+      pieces.push_back({best.entry, !best.entry.inferred, !best.entry.inferred && m == best.entry.m_lo, false});
+      pieces.back().entry.m_lo = m;
+    }
+    pieces.back().entry.m_hi = hi;
+    pieces.back().is_hi_measured = !best.entry.inferred && hi == best.entry.m_hi;
     last = &best;
+  }
+  for (std::size_t begin = 0; begin < pieces.size();) {
+    std::size_t end = begin + 1;
+    while (end < pieces.size() && continues_run(pieces[end - 1], pieces[end])) {
+      ++end;
+    }
+    append_joined(std::span(pieces).subspan(begin, end - begin), merged.entries);
+    begin = end;
   }
   return merged;
 }

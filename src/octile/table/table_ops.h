@@ -51,8 +51,13 @@ std::vector<TableDifference> diff_tables(const TileTable& left, const TileTable&
 // One table of several of our own format. All hard keys must agree; the Error (invalid_argument) names the key, both values
 // and both files. Where intervals overlap, a measured entry beats an inferred one, then the later date, then the higher
 // lower end of the ratio, then a fixed order of the text; what is cut off an interval keeps its proof and is marked
-// inferred. The result does not depend on the order of `tables`. Entries without a date get that of their table.
+// inferred. What then touches and makes the same choice is one interval again where both its ends were measured, with the
+// weaker proof and the earlier date. The result does not depend on the order of `tables`. Entries without a date get that of
+// their table.
 Expected<TileTable> merge_tables(const std::vector<TileTable>& tables);
+// Lets `entry` reach to the end of `next`, which lies above it and makes the same choice: the weaker proof is kept, the
+// larger error and the earlier date.
+void extend_entry(TableEntry& entry, const TableEntry& next);
 
 enum class ImportRanges {
   points,   // [64, 64]: what the file's author measured, and nothing else.

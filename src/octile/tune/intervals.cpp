@@ -2,6 +2,8 @@
 // Intervals of table entries; see intervals.h.
 #include "octile/tune/intervals.h"
 
+#include "octile/table/table_ops.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -41,18 +43,6 @@ TableEntry entry_of(const TunePoint& point, const Backend& backend, const std::s
   return entry;
 }
 
-// Extends `entry` to a neighbour with the same winner.
-void extend(TableEntry& entry, const TableEntry& next) {
-  entry.m_hi = next.m_hi;
-  entry.rel_error = std::max(entry.rel_error.value_or(0), next.rel_error.value_or(0));
-  const bool is_weaker = entry.ratio && next.ratio && next.ratio->lo < entry.ratio->lo;
-  if (is_weaker) {
-    entry.ratio = next.ratio;
-    entry.us = next.us;
-    entry.baseline_us = next.baseline_us;
-  }
-}
-
 }  // namespace
 
 std::vector<TableEntry> make_entries(std::vector<TunePoint> points, const Backend& backend, const std::string& date) {
@@ -69,7 +59,7 @@ std::vector<TableEntry> make_entries(std::vector<TunePoint> points, const Backen
     }
     TableEntry entry = entry_of(point, backend, date);
     if (previous != nullptr && same_winner(*previous, point)) {
-      extend(entries.back(), entry);
+      extend_entry(entries.back(), entry);
     } else {
       entries.push_back(std::move(entry));
     }
