@@ -147,6 +147,40 @@ TEST_F(MainJobTest, TuneFromALogTunesWhatWasRunHere) {
   EXPECT_EQ(run({"tune", "--from-log", path("missing")}).status, 2);
 }
 
+TEST_F(MainJobTest, DevicesAreTakenAsAListAndEachOnce) {
+  const std::vector<std::string> tune{"tune", "--n", "256", "--k", "128", "--m", "1,2", "--tables", path("tables")};
+  const auto run_on = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), tune.begin(), tune.end());
+    return run(more);
+  };
+  const RunResult tuned = run_on({"--devices", "cpu"});
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.out, HasSubstr("wrote " + path("tables")));
+  for (const char* wrong : {"cpu,cpu", "cpu,cuda:99", "all,cpu", ""}) {
+    EXPECT_EQ(run_on({"--devices", wrong}).status, 2) << wrong;
+  }
+  EXPECT_THAT(run_on({"--devices", "cpu,cuda:99"}).err, HasSubstr("cuda:99"));
+  EXPECT_EQ(run_on({"--devices", "cpu", "--device", "cpu"}).status, 2);
+}
+
+TEST_F(MainJobTest, ShardsAreTunedAloneAndMerged) {
+  for (const std::string shard : {"1/2", "2/2"}) {
+    const RunResult tuned = run({"tune", "--n", "256", "--k", "128", "--m", "1,2,4,8", "--shard", shard, "--tables",
+                                 path("shards/" + shard.substr(0, 1))});
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+  }
+  const RunResult merged = run({"table", "merge", path("shards"), "--out", path("tables")});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_EQ(run({"table", "lint", path("tables")}).status, 0);
+  for (const Json& point :
+       run_json({"explain", "--n", "256", "--k", "128", "--m", "1,2,4,8", "--tables", path("tables"), "--json"})) {
+    EXPECT_FALSE(point["measured"].is_null()) << point.dump();
+  }
+  const RunResult refused = run({"tune", "--n", "256", "--k", "128", "--shard", "3/2"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("3/2"));
+}
+
 TEST_F(MainJobTest, OnATerminalProgressIsABar) {
   const RunResult tuned = run(on_small_weight({"tune", "--m", "1"}), {.stderr_is_terminal = true});
   EXPECT_EQ(tuned.status, 0) << tuned.err;

@@ -30,6 +30,17 @@ TEST(Parse, WhatIsNoListOfMIsRefused) {
   }
 }
 
+TEST(Parse, AShardIsOneOfSeveral) {
+  const auto shard = parse_shard("2/8");
+  ASSERT_TRUE(shard) << shard.error().message;
+  EXPECT_EQ(shard->index, 2);
+  EXPECT_EQ(shard->count, 8);
+  EXPECT_TRUE(parse_shard("1/1"));
+  for (const char* text : {"", "/", "2", "2/", "/8", "0/8", "9/8", "-1/8", "2/8/8", "2 / 8", "1/1025", "a/b"}) {
+    EXPECT_FALSE(parse_shard(text)) << text;
+  }
+}
+
 TEST(Parse, BudgetsTakeUnits) {
   const std::pair<const char*, double> cases[] = {{"60", 60},   {"60s", 60},  {"2m", 120},     {"1.5min", 90},
                                                   {"0.5", 0.5}, {"1h", 3600}, {"168h", 604800}};

@@ -149,6 +149,25 @@ TEST_F(TableCommandsTest, MergeUnitesAndLosesNothingThatWasThere) {
   EXPECT_THAT(shown.out, testing::AllOf(HasSubstr("[16, 16]"), HasSubstr("[32, 32]")));
 }
 
+TEST_F(TableCommandsTest, MergeOfDirectoriesUnitesTheTablesOfEachWeight) {
+  for (const int n : {4096, 24576}) {
+    ASSERT_EQ(run({"table", "import", l40s_table(n, 4096), "--out", path("a")}).status, 0);
+  }
+  ASSERT_EQ(run({"table", "import", l40s_table(24576, 4096), "--out", path("b/below")}).status, 0);
+  const RunResult merged = run({"table", "merge", path("a"), path("b"), "--out", path("all")});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  EXPECT_THAT(merged.out, testing::AllOf(HasSubstr("of 1 files"), HasSubstr("of 2 files")));
+  const std::string tail = ",K=4096,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.octile.json";
+  for (const char* n : {"4096", "24576"}) {
+    const std::string name = std::string("N=") + n + tail;
+    EXPECT_EQ(run({"table", "diff", path("a/" + name), path("all/" + name)}).status, 0) << n;
+  }
+  ASSERT_TRUE(std::filesystem::create_directory(path("empty")));
+  const RunResult nothing = run({"table", "merge", path("empty"), "--out", path("all")});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr(path("empty")));
+}
+
 TEST_F(TableCommandsTest, MergeRefusesTablesOfDifferentKeysWithBothValues) {
   ASSERT_EQ(run({"table", "import", l40s_table(4096, 4096), l40s_table(24576, 4096), "--out", path("own")}).status, 0);
   const std::string tail = ",K=4096,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.octile.json";

@@ -70,6 +70,7 @@ struct SimulatedBackend::State {
   mutable std::mt19937_64 random;
   mutable double now_s = 0;
   mutable std::int64_t runs = 0;
+  mutable std::string device = "fake";
   struct Cached {
     const PackedWeight* weight = nullptr;  // Compared, never read: it may be gone.
     std::int64_t bytes = 0;
@@ -104,6 +105,11 @@ struct SimulatedBackend::State {
     return base / ratio;
   }
 
+  bool is_gone(const std::string& id) const {
+    const auto file = scenario.gone.find(id);
+    return file != scenario.gone.end() && ::access(file->second.c_str(), F_OK) == 0;
+  }
+
   std::string fault(const std::string& who) const {
     const auto found = scenario.faults.find(who);
     return found == scenario.faults.end() ? std::string() : found->second;
@@ -124,9 +130,9 @@ class SimulatedKernel final : public Kernel {
     const auto& packed = static_cast<const SimulatedWeight&>(weight);
     const std::int64_t m = args.activation.x.rows;
     ++state_.runs;
-    const std::string fault = state_.fault(who_);
+    const std::string fault = state_.is_gone(state_.device) ? "abort" : state_.fault(who_);
     const bool is_first = runs_++ == 0;
-    if (fault.ends_with("_timed") != is_first) {
+    if (fault.ends_with("_timed") != is_first || state_.is_gone(state_.device)) {
       if (Expected<void> done = commit(fault, args, m); !done) {
         return done;
       }
@@ -292,6 +298,10 @@ Scenario parse_scenario(std::string_view text) {
       scenario.speeds[words[1]].push_back({value.size() > 1 ? std::stoll(value[1]) : 1, std::stod(value[0])});
     } else if (what == "novendor") {
       scenario.has_vendor = false;
+    } else if (what == "gone" && words.size() == 3) {
+      scenario.gone[words[1]] = words[2];
+    } else if (what == "sms" && words.size() == 3) {
+      scenario.sm_counts[words[1]] = std::stoi(words[2]);
     } else if (what == "warm" && words.size() == 3) {
       scenario.warm_ratios[words[1]] = std::stod(words[2]);
     } else if (what == "field") {
@@ -339,6 +349,20 @@ DeviceInfo SimulatedBackend::info() const {
   info.llc_bytes = kCacheBytes;
   info.memory_bytes = std::int64_t{1} << 30;
   return info;
+}
+
+Expected<Device> SimulatedBackend::find(std::string_view id) const {
+  const bool is_known = id == "fake" || (id.size() == 5 && id.starts_with("fake") && id[4] >= '1' && id[4] <= '7');
+  if (!is_known || state_->is_gone(std::string(id))) {
+    return Error{ErrorCode::unavailable, format("no device {}; there are: fake, fake1 to fake7", id)};
+  }
+  state_->device = id;
+  DeviceInfo found = info();
+  found.id = id;
+  if (const auto count = state_->scenario.sm_counts.find(found.id); count != state_->scenario.sm_counts.end()) {
+    found.sm_count = count->second;
+  }
+  return Device{this, std::move(found)};
 }
 
 double SimulatedBackend::now_s() const { return state_->now_s; }

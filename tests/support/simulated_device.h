@@ -29,6 +29,8 @@ namespace octile::test {
 //   cost:X          multiplies all simulated times
 //   sleep:MS        every run really sleeps
 //   seed:N          of the noise
+//   gone:ID:FILE    once FILE exists, the device ID cannot be found and what runs on it aborts
+//   sms:ID:N        the device ID has N multiprocessors (default 1)
 struct Scenario {
   struct Speed {
     std::int64_t from_m = 1;
@@ -44,6 +46,8 @@ struct Scenario {
   double cost = 1;
   int sleep_ms = 0;
   std::uint64_t seed = 1;
+  std::map<std::string, std::string> gone;  // Device -> file.
+  std::map<std::string, int> sm_counts;
 };
 // Aborts with a message for a word it does not know: a test's own mistake.
 Scenario parse_scenario(std::string_view text);
@@ -54,6 +58,8 @@ class SimulatedBackend final : public Backend {
   ~SimulatedBackend() override;
 
   DeviceInfo info() const;
+  // There are "fake", "fake1" to "fake7", all alike. What runs from now on runs on the one that was found last.
+  Expected<Device> find(std::string_view id) const;
   double now_s() const;            // The simulated clock.
   void advance_s(double seconds);  // Lets simulated time pass.
   std::int64_t runs() const;       // Kernel runs so far.

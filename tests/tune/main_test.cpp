@@ -1,15 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test program's main: also the worker process of the tests ("worker SCENARIO --parent PID") and a whole tuner that a
-// test may kill ("tune SCENARIO DIRECTORY [--resume] [M...]").
+// test may kill ("tune SCENARIO DIRECTORY [--resume] [--shard-2-of-8] [--devices] [M...]"; with
+// --devices on two).
+#include "octile/table/table_store.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 namespace octile::test {
+
+std::map<std::string, TileTable> tables_in(const std::string& directory) {
+  std::map<std::string, TileTable> tables;
+  for (const auto& file : std::filesystem::directory_iterator(directory)) {
+    if (file.path().extension() == ".json") {
+      std::vector<Finding> findings;
+      Expected<TileTable> table = read_table(file.path(), findings);
+      EXPECT_TRUE(table.has_value()) << (table ? "" : table.error().message);
+      EXPECT_THAT(findings, testing::IsEmpty());
+      if (table) {
+        tables[file.path().filename()] = std::move(*table);
+      }
+    }
+  }
+  return tables;
+}
+
+// Everything but the dates. Times are differences on the simulated clock, which is at another place in another run.
+void expect_same_entries(const TileTable& one, const TileTable& other) {
+  ASSERT_EQ(one.entries.size(), other.entries.size());
+  for (std::size_t i = 0; i < one.entries.size(); ++i) {
+    const TableEntry& a = one.entries[i];
+    const TableEntry& b = other.entries[i];
+    SCOPED_TRACE("[" + std::to_string(a.m_lo) + ", " + std::to_string(a.m_hi) + "] " + a.kernel);
+    EXPECT_EQ(a.m_lo, b.m_lo);
+    EXPECT_EQ(a.m_hi, b.m_hi);
+    EXPECT_EQ(a.kernel, b.kernel);
+    EXPECT_EQ(a.config, b.config);
+    EXPECT_EQ(a.kernel_source_hash, b.kernel_source_hash);
+    EXPECT_EQ(a.vendor_version, b.vendor_version);
+    EXPECT_EQ(a.inferred, b.inferred);
+    EXPECT_NEAR(a.us.value(), b.us.value(), 1e-6 * a.us.value());
+    EXPECT_NEAR(a.baseline_us.value(), b.baseline_us.value(), 1e-6 * a.baseline_us.value());
+    EXPECT_NEAR(a.rel_error.value(), b.rel_error.value(), 1e-6 * a.rel_error.value());
+    ASSERT_EQ(a.ratio.has_value(), b.ratio.has_value());
+    if (a.ratio) {
+      EXPECT_NEAR(a.ratio->mid, b.ratio->mid, 1e-6);
+      EXPECT_NEAR(a.ratio->lo, b.ratio->lo, 1e-6);
+      EXPECT_NEAR(a.ratio->hi, b.ratio->hi, 1e-6);
+    }
+  }
+}
+
 namespace {
 
 int worker_main(int argc, char** argv) {
@@ -26,6 +73,9 @@ int tune_main(int argc, char** argv) {
   for (int i = 4; i < argc; ++i) {
     if (std::strcmp(argv[i], "--resume") == 0) {
       options.resume = true;
+    } else if (std::strcmp(argv[i], "--devices") == 0) {
+      options.devices = {"fake", "fake1"};
+    } else if (std::sscanf(argv[i], "--shard-%d-of-%d", &options.shard.index, &options.shard.count) == 2) {
     } else {
       m_list.push_back(std::atoll(argv[i]));
     }

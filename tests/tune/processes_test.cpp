@@ -99,18 +99,21 @@ void expect_whole_tables(const std::string& directory, std::size_t count) {
 
 TEST(Processes, ATunerKilledAtAnyMomentLosesAtMostOnePointAndResumesToWholeTables) {
   std::mt19937_64 random(std::random_device{}());
-  for (int trial = 0; trial < 10; ++trial) {
+  for (int trial = 0; trial < 14; ++trial) {
+    // Also with two devices, of which the tuner has a worker each.
+    const std::vector<std::string> devices =
+        trial % 2 == 0 ? std::vector<std::string>{} : std::vector<std::string>{"--devices"};
     const TemporaryDirectory directory;
     const std::string mark = "seed:" + std::to_string(random() % 1'000'000'000);
     const std::string scenario = "ratio:0:1.5,cost:100,sleep:1," + mark;
-    const pid_t tuner = start_tuner(scenario, directory.path(), false);
+    const pid_t tuner = start_tuner(scenario, directory.path(), false, devices);
     const auto delay = std::chrono::milliseconds(random() % 600);
     SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " ms, " + mark);
     std::this_thread::sleep_for(delay);
     ::kill(tuner, SIGKILL);
     wait_for(tuner);
     EXPECT_TRUE(no_worker_is_left(mark));
-    EXPECT_EQ(wait_for(start_tuner(scenario, directory.path(), true)), 0);
+    EXPECT_EQ(wait_for(start_tuner(scenario, directory.path(), true, devices)), 0);
     expect_whole_tables(directory.path(), 2);
     EXPECT_TRUE(no_worker_is_left(mark));
     for (const auto& file : std::filesystem::directory_iterator(directory.path())) {
@@ -151,7 +154,9 @@ TEST(Processes, AnInterruptLeavesTheJournalAndTheStatusOfTheSignal) {
   for (const int signal_number : {SIGINT, SIGTERM}) {
     const TemporaryDirectory directory;
     const std::string mark = "seed:" + std::to_string(900'000'000 + signal_number);
-    const pid_t tuner = start_tuner("ratio:0:1.5,cost:100,sleep:20," + mark, directory.path(), false);
+    const pid_t tuner =
+        start_tuner("ratio:0:1.5,cost:100,sleep:20," + mark, directory.path(), false,
+                    signal_number == SIGINT ? std::vector<std::string>{} : std::vector<std::string>{"--devices"});
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
     ::kill(tuner, signal_number);
     EXPECT_EQ(wait_for(tuner), 128 + signal_number);
@@ -200,6 +205,27 @@ TEST(Processes, TwoTunerProcessesOnOneDirectoryKeepBothResults) {
       }
       EXPECT_EQ(table.find(16), nullptr);
     }
+  }
+}
+
+TEST(Processes, ShardsAtOnceInOneDirectoryMakeWholeTables) {
+  const TemporaryDirectory directory;
+  std::vector<pid_t> shards;
+  for (const char* shard : {"--shard-1-of-3", "--shard-2-of-3", "--shard-3-of-3"}) {
+    shards.push_back(
+        start_tuner("ratio:0:1.5,cost:100,sleep:1", directory.path(), false, {"1", "2", "4", "8", "16", shard}));
+  }
+  for (const pid_t shard : shards) {
+    EXPECT_EQ(wait_for(shard), 0);
+  }
+  expect_whole_tables(directory.path(), 2);
+  for (const std::string& file : table_files(directory.path())) {
+    std::vector<Finding> findings;
+    EXPECT_THAT(read_table(file, findings)->entries, SizeIs(1)) << "one winner: what lies between shards is joined";
+  }
+  for (const auto& file : std::filesystem::directory_iterator(directory.path())) {
+    EXPECT_NE(file.path().extension(), ".journal");
+    EXPECT_NE(file.path().extension(), ".old") << "no shard sets another's journal aside";
   }
 }
 

@@ -2,34 +2,35 @@
 // Runs of tune, bench and verify on the fake device: in this process on simulated time, or with real worker processes.
 #pragma once
 
+#include "octile/table/tile_table.h"
 #include "octile/tune/run_hooks.h"
 #include "support/files.h"
 #include "support/simulated_device.h"
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace octile::test {
 
 inline DeviceFinder finder_of(const SimulatedBackend& backend) {
-  return [&backend](std::string_view id) -> Expected<Device> {
-    if (id != "fake") {
-      return Error{ErrorCode::unavailable, "no such device; there is: fake"};
-    }
-    return Device{&backend, backend.info()};
-  };
+  return [&backend](std::string_view id) { return backend.find(id); };
 }
 
 // Everything in this process, on the backend's simulated clock.
 inline RunHooks simulated_hooks(const SimulatedBackend& backend) {
-  return {finder_of(backend), [&backend] { return backend.now_s(); }, true};
+  return {finder_of(backend), [&backend](const std::string&) { return backend.now_s(); }, true};
 }
 
 // Real worker processes, real time. The worker is this test program; see main_test.cpp.
 inline RunHooks process_hooks(const SimulatedBackend& backend) {
   return {finder_of(backend),
-          [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }, false};
+          [](const std::string&) {
+            return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+          },
+          false};
 }
 inline std::vector<std::string> worker_command(const std::string& scenario) {
   return {"/proc/self/exe", "worker", scenario};
@@ -58,5 +59,10 @@ inline Expected<TuneSummary> tune_simulated(const TuneOptions& options, const st
   const SimulatedBackend backend(parse_scenario(scenario));
   return tune_with(options, simulated_hooks(backend));
 }
+
+// Tables in `directory` by file name; faults in them are failures of the test.
+std::map<std::string, TileTable> tables_in(const std::string& directory);
+// Everything but the dates. Times are differences on the simulated clock, which is at another place in another run.
+void expect_same_entries(const TileTable& one, const TileTable& other);
 
 }  // namespace octile::test

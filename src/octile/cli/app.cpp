@@ -168,6 +168,15 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
   command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
   command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
   add_html(*command, args.tune.html, "Also write a report of every point as one HTML page");
+  command
+      ->add_option("--devices", args.tune.devices,
+                   "In place of --device: several share the work, as cuda:0,cuda:1; all: every GPU, without one the CPU")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->excludes(command->get_option("--device"));
+  add_parsed<parse_shard>(*command, "--shard", args.tune.shard, "I/N",
+                          "Measure the I-th of N shares of the points; `octile table merge` unites the tables of all");
   command->footer(
       "Points that do not fit the time budget get no entry and are listed.\n\n"
       "Examples:\n"
@@ -295,8 +304,8 @@ void add_table(CLI::App& app, AllArgs& args, Action& action) {
   diff->callback([&] { action = [&] { return run_table_diff(args.diff); }; });
 
   CLI::App* merge = table->add_subcommand("merge", "Unite tables of one device, N and K, measured in several runs");
-  add_files(*merge, args.merge.files, "Tables of Octile's own format");
-  merge->add_option("--out", args.merge.out, "File to write; a table that is already there takes part")
+  add_files(*merge, args.merge.files, "Tables of Octile's own format, or directories: then those of each N and K");
+  merge->add_option("--out", args.merge.out, "File, for directories directory, to write; tables that are there take part")
       ->type_name("FILE")
       ->required();
   merge->callback([&] { action = [&] { return run_table_merge(args.merge); }; });

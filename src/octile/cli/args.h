@@ -2,6 +2,8 @@
 // The arguments of each command as plain data: app.cpp fills them in, so that only it needs the option parser's header.
 #pragma once
 
+#include "octile/tune/shard.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,7 +41,9 @@ struct MeasureArgs {
 
 struct TuneArgs {
   MeasureArgs measure;
-  std::string from_log;  // Of OCTILE_UNTUNED_LOG, in place of shapes and M; empty: none.
+  std::string from_log;              // Of OCTILE_UNTUNED_LOG, in place of shapes and M; empty: none.
+  std::vector<std::string> devices;  // Ids, or "all" alone, in place of the one device; empty: none.
+  Shard shard;
   bool thorough = false;
   bool resume = false;
   std::string html;  // Empty: none.

@@ -11,12 +11,16 @@
 #include "octile/table/table_ops.h"
 #include "octile/table/table_store.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 namespace octile::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 void warn(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
@@ -37,7 +41,31 @@ Expected<std::vector<TileTable>> read_tables(const std::vector<std::string>& fil
 }
 
 std::string path_in(const std::string& directory, const TileTable& table) {
-  return (std::filesystem::path(directory) / table_file_name(table.key, table.field_format)).string();
+  return (fs::path(directory) / table_file_name(table.key, table.field_format)).string();
+}
+
+constexpr const char* kOwnExtension = ".octile.json";
+
+// The paths, of directories every table of our own format in them and below, sorted.
+std::vector<std::string> own_tables_among(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (fs::recursive_directory_iterator item(path, error); !error && item != fs::recursive_directory_iterator();
+         item.increment(error)) {
+      if (item->path().string().ends_with(kOwnExtension)) {
+        found.push_back(item->path().string());
+      }
+    }
+    std::ranges::sort(found);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
 }
 
 std::string show_text(const TileTable& table) {
@@ -117,25 +145,40 @@ int run_table_diff(const TableDiffArgs& args) {
 }
 
 int run_table_merge(const TableMergeArgs& args) {
-  auto tables = read_tables(args.files);
+  std::error_code ignored;
+  const auto is_directory = [&](const std::string& path) { return fs::is_directory(path, ignored); };
+  const bool into_directory = is_directory(args.out) || std::ranges::any_of(args.files, is_directory);
+  auto tables = read_tables(into_directory ? own_tables_among(args.files) : args.files);
   if (!tables) {
     return fail(tables.error());
   }
-  std::size_t entries = 0;
-  // What the file already holds takes part: merging into it loses nothing.
-  const auto written = update_own_table(args.out, [&](const TileTable* current) {
-    std::vector<TileTable> all = *tables;
-    if (current != nullptr) {
-      all.push_back(*current);
-    }
-    auto merged = merge_tables(all);
-    entries = merged ? merged->entries.size() : 0;
-    return merged;
-  });
-  if (!written) {
-    return fail_work(written.error());
+  if (tables->empty()) {
+    return fail({ErrorCode::invalid_argument, format("there is no *{} in {}", kOwnExtension, join(args.files, ", "))});
   }
-  return finish(write_stdout(format("wrote {}: {} entries of {} files\n", args.out, entries, args.files.size())));
+  std::map<std::string, std::vector<TileTable>> of_path;
+  for (TileTable& table : *tables) {
+    const std::string path = into_directory ? path_in(args.out, table) : args.out;
+    of_path[path].push_back(std::move(table));
+  }
+  std::string text;
+  for (const auto& [path, same] : of_path) {
+    std::size_t entries = 0;
+    // What the file already holds takes part: merging into it loses nothing.
+    const auto written = update_own_table(path, [&](const TileTable* current) {
+      std::vector<TileTable> all = same;
+      if (current != nullptr) {
+        all.push_back(*current);
+      }
+      auto merged = merge_tables(all);
+      entries = merged ? merged->entries.size() : 0;
+      return merged;
+    });
+    if (!written) {
+      return fail_work(written.error());
+    }
+    text += format("wrote {}: {} entries of {} files\n", path, entries, same.size());
+  }
+  return finish(write_stdout(text));
 }
 
 int run_table_import(const TableImportArgs& args) {

@@ -15,17 +15,19 @@
 #include "octile/tune/tune.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 
 namespace octile::cli {
 namespace {
 
-HtmlOrigin origin_of(const TuneArgs& args, const std::string& command_line, const TuneSummary& summary) {
-  HtmlOrigin origin = html_origin(context_of(args.measure.device, command_line));
+HtmlOrigin origin_of(const TuneArgs& args, const TuneOptions& options, const TuneSummary& summary) {
+  HtmlOrigin origin = html_origin(context_of(options.device, options.command_line));
   origin.octile_version = OCTILE_VERSION;
   origin.date = utc_now();
   origin.scope = args.measure.scope;
   origin.facts.emplace_back("launch mode", args.measure.pdl);
-  if (const auto device = find_device(args.measure.device)) {
+  if (const auto device = find_device(options.device)) {
     origin.device_name = device->info.name;
     origin.kernel_source_hash = combined_source_hash(*device->backend, device->info);
   }
@@ -56,7 +58,7 @@ Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector
     return Error{ErrorCode::invalid_argument,
                  "--from-log says which shapes and M to tune: give no --model, --tp, --n, --k, --m"};
   }
-  const Expected<Device> device = find_device(args.measure.device);
+  const Expected<Device> device = find_device(options.device);
   if (!device) {
     return device.error();
   }
@@ -100,22 +102,34 @@ Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector
   return {};
 }
 
-}  // namespace
+// Of --device or --devices, those that are alike together.
+Expected<DeviceGroups> device_groups(const TuneArgs& args, const RunOptions& options) {
+  if (args.devices.empty()) {
+    return DeviceGroups{{options.device}};
+  }
+  return group_devices(args.devices == std::vector<std::string>{"all"} ? devices_to_tune() : args.devices, options);
+}
 
-int run_tune(const TuneArgs& args, const std::string& command_line) {
-  TuneOptions options;
-  fill_options(args.measure, command_line, options);
-  options.m_list = args.measure.m_list;
+// "report.html" as "report.cuda_0.html", where several groups write one each.
+std::string html_of(const std::string& path, const std::string& device) {
+  if (path.empty()) {
+    return path;
+  }
+  std::string name = device;
+  std::ranges::replace(name, ':', '_');
+  const std::filesystem::path page(path);
+  return (page.parent_path() / format("{}.{}{}", page.stem().string(), name, page.extension().string())).string();
+}
+
+// One run on devices that are alike, with its report, which also goes to `html`. The exit status.
+int tune_group(const TuneArgs& args, TuneOptions options, const std::string& html) {
   std::vector<std::string> notes;
   if (Expected<void> known = args.from_log.empty() ? fill_shapes(args, options) : fill_uses(args, options, notes); !known) {
     return fail(known.error());
   }
-  options.thorough = args.thorough;
-  options.resume = args.resume;
-  if (auto writable = check_output_files({args.html}); !writable) {
+  if (auto writable = check_output_files({html}); !writable) {
     return fail(writable.error());
   }
-
   auto summary = [&] {
     Progress progress;
     options.progress = progress.callback();
@@ -125,8 +139,8 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
     return fail(summary.error());
   }
   summary->notes.insert(summary->notes.begin(), notes.begin(), notes.end());
-  const auto page = args.html.empty() ? Expected<void>()
-                                      : write_html(args.html, tune_html(*summary, origin_of(args, command_line, *summary)));
+  const auto page =
+      html.empty() ? Expected<void>() : write_html(html, tune_html(*summary, origin_of(args, options, *summary)));
   const auto written = write_stdout(tune_text(*summary));
   if (summary->failure.has_value()) {
     return fail({ErrorCode::failed, *summary->failure});
@@ -140,6 +154,38 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
     }
   }
   return kDone;
+}
+
+}  // namespace
+
+int run_tune(const TuneArgs& args, const std::string& command_line) {
+  TuneOptions options;
+  fill_options(args.measure, command_line, options);
+  options.m_list = args.measure.m_list;
+  options.thorough = args.thorough;
+  options.resume = args.resume;
+  options.shard = args.shard;
+  const Expected<DeviceGroups> groups = device_groups(args, options);
+  if (!groups) {
+    return fail(groups.error());
+  }
+  // Groups run one after the other, each with an equal share of the budget; the first that does not end well sets the
+  // status, an interrupt ends all.
+  int status = kDone;
+  options.time_budget_s /= static_cast<double>(groups->size());
+  for (const std::vector<std::string>& group : *groups) {
+    options.device = group.front();
+    options.devices = group;
+    if (groups->size() > 1) {
+      std::fputs(format("octile: tuning on {}\n", join(group, ", ")).c_str(), stderr);
+    }
+    const int of_group = tune_group(args, options, groups->size() > 1 ? html_of(args.html, group.front()) : args.html);
+    status = status == kDone ? of_group : status;
+    if (of_group > 128) {
+      break;
+    }
+  }
+  return status;
 }
 
 }  // namespace octile::cli

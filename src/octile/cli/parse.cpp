@@ -68,4 +68,16 @@ Expected<double> parse_budget_s(std::string_view text) {
   return seconds;
 }
 
+Expected<Shard> parse_shard(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const auto index = parse_positive(text.substr(0, slash), kMaxShards);
+  const auto count =
+      parse_positive(slash == std::string_view::npos ? std::string_view() : text.substr(slash + 1), kMaxShards);
+  if (!index || !count || *index > *count) {
+    return make_error(ErrorCode::invalid_argument, "wanted i/n with 1 <= i <= n <= {}, such as 2/8, got {}", kMaxShards,
+                      quote_for_message(text));
+  }
+  return Shard{static_cast<int>(*index), static_cast<int>(*count)};
+}
+
 }  // namespace octile::cli

@@ -4,6 +4,8 @@
 
 #include <octile/error.hpp>
 
+#include "octile/tune/shard.h"
+
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -25,5 +27,8 @@ Expected<std::int64_t> parse_positive(std::string_view text, std::int64_t limit)
 Expected<std::vector<std::int64_t>> parse_m_list(std::string_view text);
 // "90", "90s", "1.5m", "2h": seconds, above 0 and at most a week.
 Expected<double> parse_budget_s(std::string_view text);
+
+// "2/8": the second of eight.
+Expected<Shard> parse_shard(std::string_view text);
 
 }  // namespace octile::cli

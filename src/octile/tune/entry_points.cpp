@@ -13,10 +13,26 @@ namespace octile {
 RunHooks default_hooks() {
   RunHooks hooks;
   hooks.find_device = [](std::string_view id) { return find_device(id); };
-  hooks.clock_s = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  hooks.clock_s = [](const std::string& /*device*/) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
   return hooks;
 }
 
+std::vector<std::string> devices_to_tune() {
+  std::vector<std::string> cpus;
+  std::vector<std::string> gpus;
+  for (const Backend* backend : backends()) {
+    for (const DeviceInfo& device : backend->devices()) {
+      (device.kind == DeviceKind::cuda ? gpus : cpus).push_back(device.id);
+    }
+  }
+  return gpus.empty() ? cpus : gpus;
+}
+
+Expected<DeviceGroups> group_devices(const std::vector<std::string>& devices, const RunOptions& options) {
+  return group_devices_with(devices, options, default_hooks());
+}
 Expected<TuneSummary> tune(const TuneOptions& options) { return tune_with(options, default_hooks()); }
 Expected<BenchResult> bench(const BenchOptions& options) { return bench_with(options, default_hooks()); }
 Expected<VerifyResult> verify(const VerifyOptions& options) { return verify_with(options, default_hooks()); }

@@ -123,20 +123,15 @@ class PointTuner {
 
   bool is_left_out(const Candidate& candidate) const {
     const std::string name = candidate.to_string();
-    return state_.left_out.contains(name) || state_.left_out.contains(place_of(request_.shape) + name);
+    return failed_names_.contains(name) || state_.left_out.contains(name) ||
+           state_.left_out.contains(place_of(request_.shape) + name);
   }
 
+  // For this point; the sweep takes it over with the point's result.
   void blame(const Candidate& candidate, const Admission& failure) {
-    const std::string name = candidate.to_string();
-    leave_out(state_, request_.shape, name, failure.kind);
+    failed_names_.insert(candidate.to_string());
     result_.failed.push_back({request_.shape.name, request_.m, std::string(candidate.family->name()), candidate.config,
                               failure.kind, failure.reason});
-    SweepState::FamilyRecord& record = state_.families[std::string(candidate.family->name())];
-    ++record.failed;
-    if (record.first_reason.empty()) {
-      record.first_reason =
-          format("{} at {} m={}: {}: {}", name, request_.shape.name, request_.m, failure.kind, failure.reason);
-    }
   }
 
   // nullopt: failed, or the run ended.
@@ -167,8 +162,8 @@ class PointTuner {
 
   void note_costs(const Candidate& candidate, const Admission& admission, double seconds) {
     const std::string what = place_of(request_.shape) + admission.layout;
-    const bool packed_now =
-        state_.memory.insert_or_assign(what, format("{} copies of {} bytes", admission.copies, admission.copy_bytes)).second;
+    state_.memory.insert_or_assign(what, format("{} copies of {} bytes", admission.copies, admission.copy_bytes));
+    const bool packed_now = request_.packed->insert(what).second;
     const double beside_call_s = std::max(seconds - admission.first_us * 1e-6, 0.0);
     const double packed_bytes = static_cast<double>(admission.copies) * static_cast<double>(admission.copy_bytes);
     if (packed_now && packed_bytes > 0) {
@@ -220,8 +215,12 @@ class PointTuner {
   }
 
   bool is_hopeless(const Candidate& candidate) const {
-    const auto record = state_.families.find(std::string(candidate.family->name()));
-    return record != state_.families.end() && record->second.admitted == 0 && record->second.failed >= kHopelessFailures;
+    const std::string kernel(candidate.family->name());
+    const auto record = state_.families.find(kernel);
+    const bool is_known = record != state_.families.end();
+    const auto failed_here = std::ranges::count(result_.failed, kernel, &FailedCandidate::kernel);
+    return (!is_known || record->second.admitted == 0) &&
+           (is_known ? record->second.failed : 0) + failed_here >= kHopelessFailures;
   }
 
   bool is_hopelessly_slow(const Candidate& candidate) const {
@@ -551,14 +550,21 @@ class PointTuner {
   std::vector<Lane> challengers_;
   std::vector<Lane> finalists_;
   std::set<int> failed_ids_;
+  std::set<std::string> failed_names_;
 };
 
 }  // namespace
 
 std::string place_of(const TuneShape& shape) { return format("{}x{} ", shape.n, shape.k); }
 
-void leave_out(SweepState& state, const TuneShape& shape, const std::string& candidate, const std::string& kind) {
-  state.left_out.insert(kind == "hang" ? candidate : place_of(shape) + candidate);
+void note_failed(SweepState& state, const TuneShape& shape, const FailedCandidate& failed) {
+  const std::string name = format("{} {}", failed.kernel, failed.config.to_json());
+  state.left_out.insert(failed.kind == "hang" ? name : place_of(shape) + name);
+  SweepState::FamilyRecord& record = state.families[failed.kernel];
+  ++record.failed;
+  if (record.first_reason.empty()) {
+    record.first_reason = format("{} at {} m={}: {}: {}", name, failed.shape, failed.m, failed.kind, failed.reason);
+  }
 }
 
 Field field_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough) {

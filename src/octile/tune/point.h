@@ -32,13 +32,14 @@ struct SweepState {
     std::string first_reason;
   };
   std::map<std::string, FamilyRecord> families;
-  std::map<std::string, std::string> memory;  // Layout of a weight -> "3 copies of 50331648 bytes".
+  std::map<std::string, std::string> memory;  // On each device: Layout of a weight -> "3 copies of 50331648 bytes".
 };
 
 // "6144x4096 ": how left_out and memory name a weight.
 std::string place_of(const TuneShape& shape);
-// What hangs costs a time-out each time: it is not tried anywhere again. The rest is left out for this weight.
-void leave_out(SweepState& state, const TuneShape& shape, const std::string& candidate, const std::string& kind);
+// Takes a failure into account. What hangs costs a time-out each time: it is not tried anywhere again. The rest is left out
+// for this weight.
+void note_failed(SweepState& state, const TuneShape& shape, const FailedCandidate& failed);
 
 struct PointRequest {
   TuneShape shape;
@@ -48,6 +49,8 @@ struct PointRequest {
   bool thorough = false;
   bool is_packed = false;            // Some copies of this weight are packed already.
   std::optional<Candidate> carried;  // What won at the next smaller M of this weight.
+  // Layouts of weights that the device has packed, as SweepState::memory names them; grows.
+  std::set<std::string>* packed = nullptr;
 };
 
 // Who stands for election at a point: the same throughout a sweep.
@@ -61,7 +64,8 @@ struct PointResult {
   std::vector<FailedCandidate> failed;
 };
 
-// Errors: of the machinery, not of candidates. A run that ends within leaves status no_budget.
+// Errors: of the machinery, not of candidates. A run that ends within leaves status no_budget. Failed candidates are not in
+// `state` yet: note_failed() puts them there once the result counts.
 Expected<PointResult> tune_point(Session& session, const Plan& plan, const PointRequest& request, SweepState& state);
 
 }  // namespace octile

@@ -8,17 +8,21 @@
 #include "octile/tune/worker.h"
 
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace octile {
 
 struct RunHooks {
-  DeviceFinder find_device;         // Where devices and families come from, here and in an in-process worker.
-  std::function<double()> clock_s;  // Seconds since some moment.
-  bool in_process = false;          // Measure in this process instead of in a worker: no crash is survived.
+  DeviceFinder find_device;  // Where devices and families come from, here and in an in-process worker.
+  std::function<double(const std::string& device)> clock_s;  // Seconds since some moment.
+  bool in_process = false;  // Measure in this process instead of in a worker: no crash is survived.
 };
 // find_device(), the steady clock, a worker process.
 RunHooks default_hooks();
 
+Expected<DeviceGroups> group_devices_with(const std::vector<std::string>& devices, const RunOptions& options,
+                                          const RunHooks& hooks);
 Expected<TuneSummary> tune_with(const TuneOptions& options, const RunHooks& hooks);
 Expected<BenchResult> bench_with(const BenchOptions& options, const RunHooks& hooks);
 Expected<VerifyResult> verify_with(const VerifyOptions& options, const RunHooks& hooks);

@@ -18,7 +18,8 @@ struct TuneShape {
   std::int64_t k = 0;
 };
 
-// Where a run stands; handed to the progress callback on the caller's thread, at least once per point.
+// Where a run stands; handed to the progress callback at least once per point, one call at a time, on the caller's
+// thread or, with several devices, on one of the run's own.
 struct TuneProgress {
   std::int64_t done = 0;   // Points (tune), rows (bench), entries (verify) finished.
   std::int64_t total = 0;  // Of all that was asked for.

@@ -75,9 +75,11 @@ void test_device(const Device& device, const RunHooks& hooks, double limit_s, st
 
 std::vector<SelfTestRow> self_test(const std::vector<Device>& devices, const RunHooks& hooks, double limit_s) {
   std::vector<SelfTestRow> rows;
-  const double end_s = hooks.clock_s() + limit_s;
+  double left_s = limit_s;
   for (const Device& device : devices) {
-    test_device(device, hooks, end_s - hooks.clock_s(), rows);
+    const double before_s = hooks.clock_s(device.info.id);
+    test_device(device, hooks, left_s, rows);
+    left_s -= hooks.clock_s(device.info.id) - before_s;
   }
   return rows;
 }

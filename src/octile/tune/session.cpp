@@ -23,6 +23,26 @@ constexpr double kNoBudgetS = 1e9;
 // A budget is kept within 10 %: at 6 % over it, whatever is still running is cut off.
 constexpr double kHardOverrun = 1.06;
 
+// Lets the other threads of the run have their turn while it lives.
+class TurnPause {
+ public:
+  explicit TurnPause(std::mutex* turn) : turn_(turn) {
+    if (turn_ != nullptr) {
+      turn_->unlock();
+    }
+  }
+  ~TurnPause() {
+    if (turn_ != nullptr) {
+      turn_->lock();
+    }
+  }
+  TurnPause(const TurnPause&) = delete;
+  TurnPause& operator=(const TurnPause&) = delete;
+
+ private:
+  std::mutex* turn_;
+};
+
 }  // namespace
 
 MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed) {
@@ -33,7 +53,8 @@ MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed) 
   return settings;
 }
 
-Session::Session(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings)
+Session::Session(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings,
+                 const SessionLinks& links)
     : device_(options.device),
       hooks_(hooks),
       settings_(settings),
@@ -42,7 +63,8 @@ Session::Session(const RunOptions& options, const RunHooks& hooks, const Measure
       // A hang must not eat the budget whole.
       run_timeout_s_(budget_s_ > 0 ? std::min(options.candidate_timeout_s, std::max(budget_s_ / 6, 10.0))
                                    : options.candidate_timeout_s),
-      start_s_(hooks.clock_s()),
+      start_s_(links.start_s.value_or(hooks.clock_s(options.device))),
+      turn_(links.turn),
       client_(options.worker_command) {
   if (hooks.in_process) {
     server_ = std::make_unique<WorkerServer>(hooks.find_device);
@@ -54,8 +76,8 @@ Session::~Session() = default;
 double Session::left_s() const { return budget_s_ > 0 ? budget_s_ - elapsed_s() : kNoBudgetS; }
 
 Expected<std::unique_ptr<Session>> Session::open(const RunOptions& options, const RunHooks& hooks,
-                                                 const MeasureSettings& settings) {
-  std::unique_ptr<Session> session(new Session(options, hooks, settings));
+                                                 const MeasureSettings& settings, const SessionLinks& links) {
+  std::unique_ptr<Session> session(new Session(options, hooks, settings, links));
   if (Expected<void> started = session->start(); !started) {
     return std::move(started).error();
   }
@@ -93,7 +115,10 @@ WorkerReply Session::ask(const json& request) {
     limits.deadline_s = std::max(budget_s_ * kHardOverrun - elapsed_s(), 0.001);
   }
   limits.signal_fd = signals_.fd();
-  const WorkerReply reply = client_.ask(line, limits, is_answer);
+  const WorkerReply reply = [&] {
+    const TurnPause pause(turn_);
+    return client_.ask(line, limits, is_answer);
+  }();
   is_open_ = is_open_ && reply.status == WorkerReply::Status::answered;
   return reply;
 }

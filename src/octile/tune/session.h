@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,15 +28,23 @@ namespace octile {
 // Settings of a run as the worker needs them. `device_default` accumulation is settled by the family itself.
 MeasureSettings measure_settings(const RunOptions& options, std::uint64_t seed);
 
+// What a session shares with those of other devices of the same run.
+struct SessionLinks {
+  // Held by whoever calls a session, which lets go of it while it waits for its worker: threads with a session each take
+  // turns at everything else.
+  std::mutex* turn = nullptr;
+  std::optional<double> start_s;  // When the run began, on the device's clock; not set: now.
+};
+
 class Session {
  public:
-  // Errors: those of the worker's start and of opening the device.
+  // On options.device. Errors: those of the worker's start and of opening the device.
   static Expected<std::unique_ptr<Session>> open(const RunOptions& options, const RunHooks& hooks,
-                                                 const MeasureSettings& settings);
+                                                 const MeasureSettings& settings, const SessionLinks& links = {});
   ~Session();
 
   // The run's clock, and what ends it. Once ended, admit() and time() do nothing but say so.
-  double now_s() const { return hooks_.clock_s(); }
+  double now_s() const { return hooks_.clock_s(device_); }
   double elapsed_s() const { return now_s() - start_s_; }
   double left_s() const;  // Of the budget; a large number without one.
   int interrupted_by() const noexcept { return signals_.caught(); }
@@ -52,6 +61,8 @@ class Session {
   Expected<Admission> admit(int id, const CandidateSpec& spec, std::int64_t m, bool check);
   // One pass over admitted candidates, `calls` calls a sample. A candidate that fails is blamed in `failure()`.
   Expected<Pass> time(std::span<const int> order, std::int64_t calls);
+  // After a death: starts a new worker at once, so that it shows whether the device is still there. Errors: as open().
+  Expected<void> revive() { return is_open_ || ended() ? Expected<void>() : start(); }
   // Kind and reason of the candidate that last failed in time().
   const Admission& failure() const noexcept { return failure_; }
 
@@ -61,7 +72,7 @@ class Session {
     std::int64_t m = 0;
   };
 
-  Session(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings);
+  Session(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings, const SessionLinks& links);
   Expected<void> start();
   Expected<std::optional<int>> restore();
   WorkerReply ask(const nlohmann::json& request);
@@ -75,6 +86,7 @@ class Session {
   double step_timeout_s_;
   double run_timeout_s_;
   double start_s_;
+  std::mutex* turn_;
   SignalWatch signals_;
   WorkerClient client_;
   std::unique_ptr<WorkerServer> server_;  // In process.

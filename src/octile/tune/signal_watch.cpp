@@ -8,13 +8,19 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <mutex>
 
 namespace octile {
 
 namespace {
 
+std::mutex watch_mutex;
+int watches = 0;
+struct sigaction previous_int{};
+struct sigaction previous_term{};
 std::atomic<int> caught_signal{0};
-std::atomic<bool> is_watched{false};
+// Written while no handler is installed and no watch lives.
 std::array<int, 2> signal_pipe{-1, -1};
 
 void on_signal(int signal_number) {
@@ -31,11 +37,10 @@ void on_signal(int signal_number) {
 }  // namespace
 
 SignalWatch::SignalWatch() {
-  bool free = false;
-  if (!is_watched.compare_exchange_strong(free, true)) {
+  const std::lock_guard lock(watch_mutex);
+  if (watches++ > 0) {
     return;
   }
-  owner_ = true;
   caught_signal = 0;
   if (::pipe2(signal_pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
     signal_pipe = {-1, -1};  // poll() ignores negative descriptors; caught() still tells.
@@ -43,26 +48,26 @@ SignalWatch::SignalWatch() {
   struct sigaction action{};
   action.sa_handler = on_signal;
   ::sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, &previous_int_);
-  ::sigaction(SIGTERM, &action, &previous_term_);
+  ::sigaction(SIGINT, &action, &previous_int);
+  ::sigaction(SIGTERM, &action, &previous_term);
 }
 
 SignalWatch::~SignalWatch() {
-  if (!owner_) {
+  const std::lock_guard lock(watch_mutex);
+  if (--watches > 0) {
     return;
   }
-  ::sigaction(SIGINT, &previous_int_, nullptr);
-  ::sigaction(SIGTERM, &previous_term_, nullptr);
+  ::sigaction(SIGINT, &previous_int, nullptr);
+  ::sigaction(SIGTERM, &previous_term, nullptr);
   for (int& fd : signal_pipe) {
     if (fd >= 0) {
       ::close(fd);
     }
     fd = -1;
   }
-  is_watched = false;
 }
 
-int SignalWatch::fd() const noexcept { return owner_ ? signal_pipe[0] : -1; }
-int SignalWatch::caught() const noexcept { return owner_ ? caught_signal.load() : 0; }
+int SignalWatch::fd() const noexcept { return signal_pipe[0]; }
+int SignalWatch::caught() const noexcept { return caught_signal.load(); }
 
 }  // namespace octile

@@ -2,12 +2,10 @@
 // SIGINT and SIGTERM as something to poll for, while a run is in progress.
 #pragma once
 
-#include <csignal>
-
 namespace octile {
 
-// Catches both signals for its life and restores what was there before. One at a time in a process; a second one made while
-// the first lives only looks on.
+// Catches both signals while any object lives, and restores what was there before when the last one dies. All objects of a
+// process see the same: the first signal that came since the first of them was made.
 class SignalWatch {
  public:
   SignalWatch();
@@ -17,11 +15,6 @@ class SignalWatch {
 
   int fd() const noexcept;      // Readable once a signal came; never read from, so it stays readable.
   int caught() const noexcept;  // The first signal that came, or 0.
-
- private:
-  bool owner_ = false;
-  struct sigaction previous_int_{};
-  struct sigaction previous_term_{};
 };
 
 }  // namespace octile

@@ -3,61 +3,50 @@
 #include "octile/tune/tune.h"
 
 #include "octile/core/format.h"
-#include "octile/table/table_ops.h"
+#include "octile/core/log.h"
 #include "octile/table/table_store.h"
-#include "octile/tune/intervals.h"
 #include "octile/tune/point.h"
 #include "octile/tune/random_data.h"
 #include "octile/tune/run_hooks.h"
 #include "octile/tune/session.h"
+#include "octile/tune/signal_watch.h"
 #include "octile/tune/sweep.h"
+#include "octile/tune/sweep_plan.h"
+#include "octile/tune/sweep_queue.h"
+#include "octile/tune/sweep_result.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
-#include <filesystem>
-#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace octile {
 
 namespace {
 
-// Each gap between two winners is halved at most so often; without a budget less, since nothing else would stop it.
-constexpr int kRefinements = 8;
-constexpr int kRefinementsWithoutBudget = 2;
-// --thorough: every M up to this, then steps of a tenth up to the largest of the default list.
-constexpr std::int64_t kThoroughEveryM = 1024;
+// A device whose worker cannot be started again after so many attempts leaves the run.
+constexpr int kStartAttempts = 3;
+constexpr std::chrono::milliseconds kPauseBetweenAttempts{500};
+// A point at which the machinery failed so often, though the device is there, ends the run.
+constexpr int kPointAttempts = 3;
 
-std::vector<std::int64_t> thorough_m_list(bool is_gpu) {
-  std::vector<std::int64_t> result = default_m_list(is_gpu);
-  const std::int64_t largest = std::max<std::int64_t>(result.back(), 2 * kThoroughEveryM);
-  for (std::int64_t m = 1; m <= kThoroughEveryM; ++m) {
-    result.push_back(m);
-  }
-  for (std::int64_t m = kThoroughEveryM; m <= largest; m += m / 10) {
-    result.push_back(m);
-  }
-  return result;
-}
-
-// A weight and M that is still to be measured.
-struct Pending {
-  std::size_t weight = 0;  // Index into Sweep::weights_.
-  std::int64_t m = 0;
-  Field field;
-};
-
-// One weight of the run; shapes of equal n and k share it.
-struct Weight {
-  TuneShape shape;
-  Plan plan;
-  std::vector<TunePoint> points;  // Measured, resumed or failed; in order of measurement.
-  bool is_packed = false;
-  std::string layout;  // Of our families.
-  std::string path;    // Of its table.
+// One device and what it is at.
+struct Lane {
+  std::string device;
+  std::unique_ptr<Session> session;
+  std::optional<double> start_s;  // On the device's clock.
+  std::set<std::string> packed;   // See PointRequest.
+  std::string doing;              // Empty: it waits.
+  double busy_until_s = 0;        // By its point's quota.
+  double elapsed_s = 0;           // Once it is through.
+  bool is_lost = false;
 };
 
 class Sweep {
@@ -65,176 +54,58 @@ class Sweep {
   Sweep(const TuneOptions& options, const RunHooks& hooks) : options_(options), hooks_(hooks) {}
 
   Expected<TuneSummary> run() {
-    if (Expected<void> ready = set_up(); !ready) {
-      return std::move(ready).error();
+    Expected<SweepPlan> plan = make_sweep_plan(options_, hooks_.find_device);
+    if (!plan) {
+      return std::move(plan).error();
     }
-    Expected<std::unique_ptr<Session>> session =
-        Session::open(options_, hooks_, measure_settings(options_, options_.seed != 0 ? options_.seed : fresh_seed()));
-    if (!session) {
-      return std::move(session).error();
+    plan_ = std::move(*plan);
+    if (std::ranges::all_of(plan_.weights, [](const SweptWeight& weight) { return weight.share.own.empty(); })) {
+      summary_.notes.push_back(format("shard {} holds no point: there are fewer than shards", options_.shard.to_string()));
+      return std::move(summary_);
     }
-    session_ = std::move(*session);
-    Expected<void> done = sweep();
-    if (done) {
-      done = refine();
+    if (Expected<void> opened = open_journal(); !opened) {
+      return std::move(opened).error();
     }
-    if (!done) {
-      return make_error(done.error().code, "{} (what was measured is kept in {}; --resume goes on from it)",
-                        done.error().message, journal_->path());
+    settings_ = measure_settings(options_, options_.seed != 0 ? options_.seed : fresh_seed());
+    queue_.emplace(options_, plan_);
+    done_ = queue_->measured_before();
+    for (const std::string& device : plan_.devices) {
+      lanes_.push_back({device, nullptr, std::nullopt, {}, {}, 0, 0, false});
+    }
+    if (lanes_.size() > 1 && options_.time_budget_s <= 0 && options_.uses.empty()) {
+      queue_->sort_longest_first(cost_on(lanes_.front()));
+    }
+    signals_.emplace();
+    run_lanes();
+    if (stopped_by_ && !was_started_) {
+      return *stopped_by_;
+    }
+    if (stopped_by_) {
+      return make_error(stopped_by_->code, "{} (what was measured is kept in {}; --resume goes on from it)",
+                        stopped_by_->message, journal_->path());
     }
     return finish();
   }
 
  private:
-  Expected<void> set_up() {
-    Expected<void> valid = check_run_options(options_);
-    if (valid) {
-      valid = check_shapes(options_.shapes);
-    }
-    if (!valid) {
-      return valid;
-    }
-    Expected<Device> device = hooks_.find_device(options_.device);
-    if (!device) {
-      return std::move(device).error();
-    }
-    device_ = *device;
-    const bool is_gpu = device_.info.kind == DeviceKind::cuda;
-    Expected<std::vector<std::int64_t>> m_list =
-        checked_m_list(options_.m_list.empty() && options_.thorough ? thorough_m_list(is_gpu) : options_.m_list, is_gpu);
-    if (!m_list) {
-      return std::move(m_list).error();
-    }
-    m_list_ = std::move(*m_list);
-    if (Expected<void> known = check_uses(); !known) {
-      return known;
-    }
-    directory_ = options_.tables.empty() ? user_table_directory() : options_.tables;
-    if (directory_.find(':') != std::string::npos) {
-      return make_error(ErrorCode::invalid_argument, "tables: wanted one directory to write to, got \"{}\"", directory_);
-    }
-    if (Expected<void> added = add_weights(); !added) {
-      return added;
-    }
-    return open_journal();
-  }
-
-  Expected<void> check_uses() const {
-    if (options_.uses.empty()) {
-      return {};
-    }
-    for (const TuneUse& use : options_.uses) {
-      const auto is_its = [&](const TuneShape& shape) { return shape.n == use.n && shape.k == use.k; };
-      if (use.m < 1 || !std::isfinite(use.calls) || use.calls <= 0 || std::ranges::none_of(options_.shapes, is_its)) {
-        return make_error(
-            ErrorCode::invalid_argument,
-            "uses: wanted m >= 1, calls > 0 and a shape of each n and k, got n = {}, k = {}, m = {}, calls = {}", use.n,
-            use.k, use.m, use.calls);
-      }
-    }
-    for (const TuneShape& shape : options_.shapes) {
-      if (ms_of(shape).empty()) {
-        return make_error(ErrorCode::invalid_argument, "uses: wanted one of shape {}, {}x{}, got none", shape.name, shape.n,
-                          shape.k);
-      }
-    }
-    return {};
-  }
-
-  // Ascending: the M that are asked for of one shape.
-  std::vector<std::int64_t> ms_of(const TuneShape& shape) const {
-    if (options_.uses.empty()) {
-      return m_list_;
-    }
-    std::set<std::int64_t> ms;
-    for (const TuneUse& use : options_.uses) {
-      if (use.n == shape.n && use.k == shape.k) {
-        ms.insert(use.m);
-      }
-    }
-    return {ms.begin(), ms.end()};
-  }
-
-  Expected<void> add_weights() {
-    for (const TuneShape& shape : options_.shapes) {
-      const auto same = [&](const Weight& weight) { return weight.shape.n == shape.n && weight.shape.k == shape.k; };
-      const auto found = std::find_if(weights_.begin(), weights_.end(), same);
-      weight_of_shape_.push_back(static_cast<std::size_t>(found - weights_.begin()));
-      if (found != weights_.end()) {
-        continue;
-      }
-      const Problem problem = problem_of(options_, shape);
-      Weight weight{shape, plan_without_table(*device_.backend, device_.info, problem), {}, false, {}, {}};
-      const Choice own = weight.plan.heuristic_choice(1, {}, {});
-      const Choice baseline = weight.plan.baseline_choice(1, {});
-      const KernelFamily* family = own.family != nullptr ? own.family : baseline.family;
-      if (family == nullptr) {
-        return make_error(ErrorCode::unavailable, "no kernel family serves {}: {}", device_.info.id, baseline.reason);
-      }
-      weight.layout = family->layout();
-      const std::string name = table_file_name(table_key(device_.info, problem, weight.layout), false);
-      const std::string nested = format("{}/{}/{}", directory_, device_.info.name, name);
-      weight.path = std::filesystem::exists(nested) ? nested : format("{}/{}", directory_, name);
-      if (Expected<void> fits = check_existing_table(weight); !fits) {
-        return fits;
-      }
-      weights_.push_back(std::move(weight));
-    }
-    return {};
-  }
-
-  // What is there must be of the same hard keys, else hours of measuring could not be written at the end.
-  Expected<void> check_existing_table(const Weight& weight) const {
-    if (!std::filesystem::exists(weight.path)) {
-      return {};
-    }
-    std::vector<Finding> findings;
-    Expected<TileTable> current = read_table(weight.path, findings);
-    if (!current) {
-      return make_error(current.error().code, "{}; move it away, or tune into another directory", current.error().message);
-    }
-    if (drop_outdated(*current); current->entries.empty()) {
-      return {};  // Nothing of it can serve: it will be replaced, whatever its keys.
-    }
-    TileTable mine;
-    mine.key = table_key(device_.info, weight.plan.problem(), weight.layout);
-    mine.file = "this run";
-    if (Expected<TileTable> merged = merge_tables({*current, mine}); !merged) {
-      return make_error(merged.error().code, "{}; tune into another directory", merged.error().message);
-    }
-    return {};
-  }
-
-  static std::string listed(const std::vector<std::int64_t>& ms) {
-    std::string text;
-    for (const std::int64_t m : ms) {
-      text += format(" {}", m);
-    }
-    return text;
-  }
-
-  std::string request_text() const {
-    std::string text;
-    for (const TuneShape& shape : options_.shapes) {
-      text += format("{} {}x{}, ", shape.name, shape.n, shape.k);
-      if (!options_.uses.empty()) {
-        text += format("M{}, ", listed(ms_of(shape)));
-      }
-    }
-    return options_.uses.empty() ? format("{}M{}", text, listed(m_list_)) : text;
-  }
-
   Expected<void> open_journal() {
     JournalContent content;
+    const DeviceInfo& device = plan_.device.info;
+    HardKeys keys = hard_keys_of_run(*plan_.device.backend, device, options_);
+    // A shard's journals have a name of their own, so that shards in one directory never meet each other's.
+    std::string label = device.name;
+    if (!options_.shard.is_whole()) {
+      keys["shard"] = options_.shard.to_string();
+      label += format(".shard-{}-of-{}", options_.shard.index, options_.shard.count);
+    }
     Expected<Journal> journal =
-        Journal::open(directory_, device_.info.name, hard_keys_of_run(*device_.backend, device_.info, options_),
-                      request_text(), options_.resume, content, summary_.notes);
+        Journal::open(plan_.directory, label, keys, plan_.request_text(options_), options_.resume, content, summary_.notes);
     if (!journal) {
       return std::move(journal).error();
     }
     journal_ = std::move(*journal);
     for (const TunePoint& point : content.points) {
-      for (Weight& weight : weights_) {
+      for (SweptWeight& weight : plan_.weights) {
         if (weight.shape.n == point.shape.n && weight.shape.k == point.shape.k) {
           weight.points.push_back(point);
         }
@@ -245,92 +116,187 @@ class Sweep {
     }
     for (const FailedCandidate& failed : content.failed) {
       summary_.failed.push_back(failed);
-      const std::string name = format("{} {}", failed.kernel, failed.config.to_json());
-      SweepState::FamilyRecord& record = state_.families[failed.kernel];
-      ++record.failed;
-      if (record.first_reason.empty()) {
-        record.first_reason = format("{} at {} m={}: {}: {}", name, failed.shape, failed.m, failed.kind, failed.reason);
-      }
-      for (const TuneShape& shape : options_.shapes) {
-        if (shape.name == failed.shape) {
-          leave_out(state_, shape, name, failed.kind);
-        }
-      }
+      const auto shape = std::ranges::find(options_.shapes, failed.shape, &TuneShape::name);
+      note_failed(state_, shape != options_.shapes.end() ? *shape : TuneShape{failed.shape, 0, 0}, failed);
     }
     return {};
   }
 
-  static const TunePoint* find_point(const Weight& weight, std::int64_t m) {
-    const auto found =
-        std::find_if(weight.points.begin(), weight.points.end(), [&](const TunePoint& point) { return point.m == m; });
-    return found == weight.points.end() ? nullptr : &*found;
-  }
+  // --- Devices: one thread each, which take turns at everything but waiting for a worker. `turn_` is held throughout. ---
 
-  // One more point that is asked for, unless the journal holds it.
-  void plan_point(std::size_t weight, std::int64_t m) {
-    ++total_;
-    if (find_point(weights_[weight], m) == nullptr) {
-      pending_.push_back({weight, m, field_of(*device_.backend, weights_[weight].plan, m, options_.thorough)});
-    } else {
-      ++done_;
-    }
-  }
-
-  // What a service spends most of its time on comes first.
-  void plan_uses() {
-    std::map<std::pair<std::size_t, std::int64_t>, double> calls;
-    for (const TuneUse& use : options_.uses) {
-      for (std::size_t w = 0; w < weights_.size(); ++w) {
-        if (weights_[w].shape.n == use.n && weights_[w].shape.k == use.k) {
-          calls[{w, use.m}] += use.calls;
+  void run_lanes() {
+    if (lanes_.size() == 1) {
+      const std::unique_lock lock(turn_);
+      if (start(lanes_.front(), 1)) {
+        while (step(lanes_.front()) == Step::worked) {
         }
       }
-    }
-    for (const auto& [point, count] : calls) {
-      plan_point(point.first, point.second);
-    }
-    const auto spent = [&](const Pending& pending) {
-      const std::optional<Candidate>& incumbent = pending.field.baseline ? pending.field.baseline : pending.field.heuristic;
-      return calls[{pending.weight, pending.m}] * (incumbent ? incumbent->predicted_us : 1.0);
-    };
-    std::ranges::stable_sort(pending_, std::greater{}, spent);
-  }
-
-  void plan_points() {
-    if (!options_.uses.empty()) {
-      plan_uses();
+      end(lanes_.front());
       return;
     }
-    // Small M first: they are what decoding runs all day, and cheap, so that a short budget covers them. With --thorough
-    // the usual M come before the rest, for the same reason.
-    const std::vector<std::int64_t> usual = default_m_list(device_.info.kind == DeviceKind::cuda);
-    std::vector<std::int64_t> order = m_list_;
-    if (options_.thorough) {
-      std::stable_partition(order.begin(), order.end(),
-                            [&](std::int64_t m) { return std::binary_search(usual.begin(), usual.end(), m); });
+    if (hooks_.in_process) {
+      run_simulated_lanes();
+      return;
     }
-    for (const std::int64_t m : order) {
-      for (std::size_t w = 0; w < weights_.size(); ++w) {
-        plan_point(w, m);
+    std::vector<std::thread> threads;
+    threads.reserve(lanes_.size());
+    for (Lane& lane : lanes_) {
+      // A worker dies with the thread that started it, so that a lane's thread lives as long as its worker is needed.
+      threads.emplace_back([this, &lane] {
+        std::unique_lock lock(turn_);
+        bool goes_on = start(lane, 1);
+        while (goes_on) {
+          const Step made = step(lane);
+          goes_on = made != Step::ended;
+          if (made == Step::waits) {
+            changed_.wait(lock);
+          }
+        }
+        end(lane);
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+
+  // In this process each device has a clock of its own: whichever is behind goes next.
+  void run_simulated_lanes() {
+    const std::unique_lock lock(turn_);
+    std::vector<Lane*> active;
+    for (Lane& lane : lanes_) {
+      if (start(lane, 1)) {
+        active.push_back(&lane);
       }
     }
+    while (!active.empty()) {
+      const auto next = std::ranges::min_element(active, {}, [](const Lane* lane) { return lane->session->elapsed_s(); });
+      if (step(**next) != Step::worked) {
+        active.erase(next);
+      }
+    }
+    std::ranges::for_each(lanes_, [this](Lane& lane) { end(lane); });
+  }
+
+  // A fresh session of the lane. False: the device leaves the run.
+  bool start(Lane& lane, int attempts) {
+    RunOptions options = options_;
+    options.device = lane.device;
+    lane.session.reset();
+    lane.packed.clear();
+    if (!lane.start_s) {
+      lane.start_s = hooks_.clock_s(lane.device);
+    }
+    std::optional<Error> error;
+    for (int attempt = 0; attempt < attempts && signals_->caught() == 0; ++attempt) {
+      if (attempt > 0) {
+        turn_.unlock();
+        std::this_thread::sleep_for(kPauseBetweenAttempts);
+        turn_.lock();
+      }
+      Expected<std::unique_ptr<Session>> session =
+          Session::open(options, hooks_, settings_, {.turn = &turn_, .start_s = lane.start_s});
+      if (session) {
+        lane.session = std::move(*session);
+        was_started_ = true;
+        return true;
+      }
+      error = std::move(session).error();
+    }
+    if (error) {
+      lose(lane, *error);
+    }
+    return false;
+  }
+
+  void lose(Lane& lane, const Error& error) {
+    lane.is_lost = true;
+    if (std::ranges::all_of(lanes_, &Lane::is_lost)) {
+      if (!stopped_by_) {
+        stopped_by_ = lanes_.size() == 1
+                          ? error
+                          : Error{error.code, format("every device left the run, {} last: {}", lane.device, error.message)};
+      }
+    } else {
+      summary_.notes.push_back(
+          format("{} left the run, which went on with the other devices: {}", lane.device, error.message));
+      log_warning("{}", summary_.notes.back());
+    }
+  }
+
+  void end(Lane& lane) {
+    if (lane.start_s) {
+      lane.elapsed_s = hooks_.clock_s(lane.device) - *lane.start_s;
+    }
+    lane.session.reset();
+    changed_.notify_all();
+  }
+
+  enum class Step {
+    worked,
+    waits,  // Until another device is through with what it is at.
+    ended,
+  };
+
+  Step step(Lane& lane) {
+    if (stopped_by_ || lane.session->ended()) {
+      return Step::ended;
+    }
+    if (compiling_ != Compiling::done) {
+      if (compiling_ == Compiling::under_way) {
+        return Step::waits;
+      }
+      compiling_ = Compiling::under_way;
+      const Expected<void> compiled = compile_ahead(lane);
+      compiling_ = compiled ? Compiling::done : Compiling::waits;
+      changed_.notify_all();
+      return compiled || start(lane, kStartAttempts) ? Step::worked : Step::ended;
+    }
+    if (queue_->is_empty() && in_flight_ == 0) {
+      if (!queue_->add_borders()) {
+        return Step::ended;
+      }
+      changed_.notify_all();
+    }
+    const std::unique_ptr<PendingPoint> point = queue_->take(cost_on(lane), time_left(lane));
+    if (point == nullptr) {
+      return in_flight_ > 0 ? Step::waits : Step::ended;
+    }
+    ++in_flight_;
+    const bool goes_on = measure(lane, std::move(*point));
+    --in_flight_;
+    lane.doing.clear();
+    changed_.notify_all();
+    return goes_on ? Step::worked : Step::ended;
+  }
+
+  TimeLeft time_left(const Lane& asking) const {
+    TimeLeft left{asking.session->left_s(), 0};
+    for (const Lane& lane : lanes_) {
+      if (lane.session != nullptr) {
+        const double busy_s = lane.doing.empty() ? 0.0 : std::max(lane.busy_until_s - lane.session->now_s(), 0.0);
+        left.all_s += std::max(lane.session->left_s() - busy_s, 0.0);
+      }
+    }
+    return left;
   }
 
   // On a device that compiles at run time, every kernel of the fields on all cores at once, smallest M first: one at a time,
   // between measurements, compiling would take most of a budget.
-  Expected<void> compile_ahead() {
+  Expected<void> compile_ahead(Lane& lane) {
     constexpr std::size_t kAtOnce = 64;
     constexpr double kShareOfBudget = 0.2;
-    if (device_.info.kind != DeviceKind::cuda) {
+    if (!plan_.is_gpu()) {
       return {};
     }
     const double enough_s = options_.time_budget_s > 0 ? kShareOfBudget * options_.time_budget_s : HUGE_VAL;
+    const std::vector<PendingPoint>& pending = queue_->pending();
     std::set<std::string> known;
     std::vector<CompileItem> items;
-    for (std::size_t i = 0; i < pending_.size() && session_->elapsed_s() < enough_s && !session_->ended(); ++i) {
-      const Field& field = pending_[i].field;
+    for (std::size_t i = 0; i < pending.size() && lane.session->elapsed_s() < enough_s && !lane.session->ended(); ++i) {
+      const Field& field = pending[i].field;
       const auto add = [&](const Candidate& candidate) {
-        const TuneShape& shape = weights_[pending_[i].weight].shape;
+        const TuneShape& shape = plan_.weights[pending[i].weight].shape;
         if (known.insert(place_of(shape) + candidate.to_string()).second) {
           CandidateSpec spec;
           spec.kernel = candidate.family->name();
@@ -344,43 +310,55 @@ class Sweep {
         }
       }
       std::ranges::for_each(field.challengers, add);
-      if (items.size() >= kAtOnce || i + 1 == pending_.size()) {
-        report("compiling", false);
-        if (Expected<void> done = session_->compile_ahead(items); !done) {
+      if (items.size() >= kAtOnce || i + 1 == pending.size()) {
+        lane.doing = "compiling";
+        report(lane.doing, false);
+        if (Expected<void> done = lane.session->compile_ahead(items); !done) {
           return done;
         }
         items.clear();
       }
     }
+    lane.doing.clear();
     return {};
   }
 
-  PointRequest request_for(const Pending& pending) const {
-    const Weight& weight = weights_[pending.weight];
+  PointRequest request_for(const PendingPoint& pending, Lane& lane) const {
+    const SweptWeight& weight = plan_.weights[pending.weight];
     PointRequest request;
     request.shape = weight.shape;
     request.m = pending.m;
     request.field = &pending.field;
+    request.quota_s = pending.quota_s;
     request.thorough = options_.thorough;
-    request.is_packed = weight.is_packed;
+    request.packed = &lane.packed;
+    const auto first = lane.packed.lower_bound(place_of(weight.shape));
+    request.is_packed = first != lane.packed.end() && first->starts_with(place_of(weight.shape));
     return request;
   }
 
-  PointCost cost_of(const Pending& pending) const { return estimate_cost(device_.info, request_for(pending), state_); }
+  SweepQueue::CostOf cost_on(Lane& lane) const {
+    return [this, &lane](const PendingPoint& point) {
+      return estimate_cost(plan_.device.info, request_for(point, lane), state_);
+    };
+  }
 
-  // What won at the nearest smaller M, as far as it is a kernel of its own.
-  std::optional<Candidate> carried_to(const Weight& weight, std::int64_t m) const {
+  // What won at the nearest smaller M, as far as it is a kernel of its own; where no smaller M was measured, as when the
+  // longest come first, at the nearest larger one.
+  std::optional<Candidate> carried_to(const SweptWeight& weight, std::int64_t m) const {
+    const bool is_upward = std::ranges::any_of(weight.points, [&](const TunePoint& point) { return point.m < m; });
     const TunePoint* nearest = nullptr;
     for (const TunePoint& point : weight.points) {
       const bool is_winner = point.status == PointStatus::tile || point.status == PointStatus::vendor;
-      if (is_winner && point.m < m && (nearest == nullptr || point.m > nearest->m)) {
+      const bool is_beside = is_upward ? point.m < m : point.m > m;
+      if (is_winner && is_beside && (nearest == nullptr || (point.m > nearest->m) == is_upward)) {
         nearest = &point;
       }
     }
     if (nearest == nullptr) {
       return std::nullopt;
     }
-    for (const KernelFamily* family : device_.backend->families()) {
+    for (const KernelFamily* family : plan_.device.backend->families()) {
       if (family->name() == nearest->kernel) {
         return Candidate{family, nearest->config, 0};
       }
@@ -388,140 +366,128 @@ class Sweep {
     return std::nullopt;
   }
 
+  // `doing` says all where there is one device, or the run is at its end.
   void report(const std::string& doing, bool finished) {
     if (!options_.progress) {
       return;
     }
-    double needed_s = 0;
-    // A sum over thousands of points at every point would cost more than it tells.
-    const std::size_t stride = 1 + pending_.size() / 256;
-    for (std::size_t i = 0; i < pending_.size(); i += stride) {
-      needed_s += cost_of(pending_[i]).standard_s * static_cast<double>(stride);
-    }
     TuneProgress progress;
     progress.done = done_;
-    progress.total = total_;
-    progress.elapsed_s = session_->elapsed_s();
-    progress.left_s = finished ? 0 : std::max(std::min(needed_s, session_->left_s()), 0.0);
+    progress.total = queue_->total();
     progress.doing = doing;
     progress.finished = finished;
+    if (finished) {
+      progress.elapsed_s = summary_.elapsed_s;
+      options_.progress(progress);
+      return;
+    }
+    // A sum over thousands of points at every point would cost more than it tells.
+    const std::vector<PendingPoint>& pending = queue_->pending();
+    const std::size_t stride = 1 + pending.size() / 256;
+    const SweepQueue::CostOf cost_of = cost_on(lanes_.front());
+    double needed_s = 0;
+    for (std::size_t i = 0; i < pending.size(); i += stride) {
+      needed_s += cost_of(pending[i]).standard_s * static_cast<double>(stride);
+    }
+    double left_s = 0;
+    int devices = 0;
+    std::string all_doing;
+    for (const Lane& lane : lanes_) {
+      if (lane.session != nullptr) {
+        ++devices;
+        left_s = std::max(left_s, lane.session->left_s());
+        progress.elapsed_s = std::max(progress.elapsed_s, lane.session->elapsed_s());
+        all_doing +=
+            format("{}{} {}", all_doing.empty() ? "" : ", ", lane.device, lane.doing.empty() ? "waits" : lane.doing);
+      }
+    }
+    progress.left_s = std::max(std::min(needed_s / std::max(devices, 1), left_s), 0.0);
+    if (lanes_.size() > 1) {
+      progress.doing = format("{} devices: {}", devices, all_doing);
+    }
     options_.progress(progress);
   }
 
-  Expected<void> measure(const Pending& pending, double quota_s) {
-    Weight& weight = weights_[pending.weight];
-    PointRequest request = request_for(pending);
-    request.quota_s = quota_s;
+  // False: the device leaves the run, or the run ends.
+  bool measure(Lane& lane, PendingPoint pending) {
+    SweptWeight& weight = plan_.weights[pending.weight];
+    PointRequest request = request_for(pending, lane);
     request.carried = carried_to(weight, pending.m);
-    report(format("{} m={}", weight.shape.name, pending.m), false);
-    Expected<PointResult> result = tune_point(*session_, weight.plan, request, state_);
+    lane.doing = format("{} m={}", weight.shape.name, pending.m);
+    lane.busy_until_s = lane.session->now_s() + pending.quota_s;
+    report(lane.doing, false);
+    const Expected<PointResult> result = tune_point(*lane.session, weight.plan, request, state_);
     if (!result) {
-      return std::move(result).error();
+      return try_again(lane, std::move(pending), result.error());
     }
-    weight.is_packed = true;
-    for (const FailedCandidate& failed : result->failed) {
+    // On a device that is gone everything fails. Whether a kernel is to blame shows when the device is opened anew; until
+    // then the result does not count.
+    if (const Expected<void> revived = lane.session->revive(); !revived) {
+      return try_again(lane, std::move(pending), revived.error());
+    }
+    if (result->point.status == PointStatus::failed && !result->failed.empty() && !start(lane, kStartAttempts)) {
+      queue_->put_back(std::move(pending));
+      return false;
+    }
+    const Expected<void> recorded = record(pending, *result);
+    if (!recorded) {
+      stopped_by_ = recorded.error();
+    }
+    return recorded.has_value();
+  }
+
+  // The machinery failed at a point: nothing of it counts. The device gets a fresh worker, or leaves the run.
+  bool try_again(Lane& lane, PendingPoint pending, const Error& error) {
+    log_warning("{}: {} failed: {}; a new worker is started", lane.device, lane.doing, error.message);
+    const bool is_there = start(lane, kStartAttempts);
+    if (is_there && ++pending.failed_attempts == kPointAttempts) {
+      stopped_by_ = error;
+    }
+    queue_->put_back(std::move(pending));
+    return is_there && !stopped_by_;
+  }
+
+  Expected<void> record(const PendingPoint& pending, const PointResult& result) {
+    SweptWeight& weight = plan_.weights[pending.weight];
+    for (const FailedCandidate& failed : result.failed) {
       summary_.failed.push_back(failed);
+      note_failed(state_, weight.shape, failed);
       if (Expected<void> written = journal_->append(failed); !written) {
         return written;
       }
     }
-    if (result->point.status == PointStatus::no_budget) {
-      if (!result->point.reason.empty()) {
-        no_budget_reasons_[{pending.weight, pending.m}] = result->point.reason;
+    if (result.point.status == PointStatus::no_budget) {
+      if (!result.point.reason.empty()) {
+        no_budget_reasons_[{pending.weight, pending.m}] = result.point.reason;
       }
       return {};
     }
     ++done_;
-    weight.points.push_back(result->point);
-    return journal_->append(result->point);
-  }
-
-  // Seconds for pending_[i] were it next; 0: not now.
-  double quota_for(std::size_t i) {
-    const bool has_budget = options_.time_budget_s > 0;
-    if (!has_budget) {
-      return 3 * cost_of(pending_[i]).standard_s + 10;
-    }
-    std::vector<PointCost> costs{cost_of(pending_[i])};
-    for (std::size_t j = 0; j < pending_.size(); ++j) {
-      if (j != i) {
-        costs.push_back(cost_of(pending_[j]));
-      }
-    }
-    return share_of_budget(costs, session_->left_s());
-  }
-
-  // The first point in order that fits beside the cheaper ones; pending_.size() where none does.
-  std::size_t next_point(double& quota_s) {
-    for (std::size_t i = 0; i < pending_.size(); ++i) {
-      quota_s = quota_for(i);
-      if (quota_s > 0) {
-        return i;
-      }
-    }
-    return pending_.size();
-  }
-
-  Expected<void> sweep() {
-    plan_points();
-    if (Expected<void> done = compile_ahead(); !done) {
-      return done;
-    }
-    while (!pending_.empty() && !session_->ended()) {
-      double quota_s = 0;
-      const std::size_t i = next_point(quota_s);
-      if (i == pending_.size()) {
-        break;
-      }
-      const Pending next = std::move(pending_[i]);
-      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
-      if (Expected<void> done = measure(next, quota_s); !done) {
-        return done;
-      }
-    }
-    return {};
-  }
-
-  // With time left: the borders between different winners are narrowed.
-  Expected<void> refine() {
-    if (!options_.known.empty()) {
-      return {};
-    }
-    const int rounds = options_.time_budget_s > 0 ? kRefinements : kRefinementsWithoutBudget;
-    for (int round = 0; round < rounds && pending_.empty() && !session_->ended(); ++round) {
-      for (std::size_t w = 0; w < weights_.size(); ++w) {
-        for (const std::int64_t m : border_candidates(weights_[w].points)) {
-          const Pending pending{w, m, field_of(*device_.backend, weights_[w].plan, m, options_.thorough)};
-          const PointCost cost = cost_of(pending);
-          if (session_->ended() || cost.standard_s > 0.9 * session_->left_s()) {
-            continue;
-          }
-          ++total_;
-          if (Expected<void> done = measure(pending, 2 * cost.standard_s); !done) {
-            return done;
-          }
-        }
-      }
-    }
-    return {};
+    weight.points.push_back(result.point);
+    return journal_->append(result.point);
   }
 
   Expected<TuneSummary> finish() {
-    summary_.elapsed_s = session_->elapsed_s();
-    summary_.interrupted_by = session_->interrupted_by();
-    collect_points();
-    find_failure();
+    for (const Lane& lane : lanes_) {
+      summary_.elapsed_s = std::max(summary_.elapsed_s, lane.elapsed_s);
+    }
+    summary_.interrupted_by = signals_->caught();
+    conclude_sweep(options_, plan_, state_, no_budget_reasons_, summary_);
     if (summary_.interrupted_by != 0) {
       summary_.journal = journal_->path();
       report("interrupted", true);
       return std::move(summary_);
     }
     report("writing tables", true);
-    session_.reset();
-    for (const Weight& weight : weights_) {
-      if (Expected<void> written = write_table(weight); !written) {
+    signals_.reset();
+    for (const SweptWeight& weight : plan_.weights) {
+      const Expected<bool> written = write_swept_table(options_, plan_, state_, weight);
+      if (!written) {
         return make_error(written.error().code, "{} (what was measured is kept in {})", written.error().message,
                           journal_->path());
+      }
+      if (*written) {
+        summary_.files.push_back(weight.path);
       }
     }
     clear_table_cache();
@@ -531,144 +497,23 @@ class Sweep {
     return std::move(summary_);
   }
 
-  void collect_points() {
-    std::vector<double> ratios;
-    const auto add = [&](TunePoint point) {
-      if (point.ratio > 0) {
-        ratios.push_back(point.ratio);
-      }
-      summary_.points.push_back(std::move(point));
-    };
-    for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
-      const Weight& weight = weights_[weight_of_shape_[s]];
-      for (const std::int64_t m : ms_of(options_.shapes[s])) {
-        TunePoint point;
-        point.shape = options_.shapes[s];
-        point.m = m;
-        if (const TunePoint* measured = find_point(weight, m); measured != nullptr) {
-          point = *measured;
-          point.shape.name = options_.shapes[s].name;
-        } else {
-          const auto reason = no_budget_reasons_.find({weight_of_shape_[s], m});
-          point.reason = reason != no_budget_reasons_.end() ? reason->second : "it did not fit the time budget";
-        }
-        add(std::move(point));
-      }
-    }
-    for (const Weight& weight : weights_) {
-      const std::vector<std::int64_t> asked = ms_of(weight.shape);
-      for (const TunePoint& point : weight.points) {
-        if (!std::ranges::binary_search(asked, point.m)) {
-          add(point);
-        }
-      }
-    }
-    summary_.geomean_ratio = geometric_mean(ratios);
-  }
-
-  void find_failure() {
-    std::vector<std::string> failures;
-    for (const auto& [kernel, record] : state_.families) {
-      if (record.admitted == 0 && record.failed > 0) {
-        failures.push_back(format("kernel family {} failed at every candidate that was tried ({}); the first: {}", kernel,
-                                  record.failed, record.first_reason));
-      }
-    }
-    const auto is_measured = [](const TunePoint& point) {
-      return point.status != PointStatus::no_budget && point.status != PointStatus::failed;
-    };
-    if (failures.empty() && summary_.interrupted_by == 0 &&
-        std::none_of(summary_.points.begin(), summary_.points.end(), is_measured)) {
-      failures.push_back(format("no point was measured; the first, {} m={}: {}", summary_.points.front().shape.name,
-                                summary_.points.front().m, summary_.points.front().reason));
-    }
-    for (const std::string& failure : failures) {
-      summary_.failure = summary_.failure ? format("{}\n{}", *summary_.failure, failure) : failure;
-    }
-  }
-
-  std::string protocol_of(const Weight& weight) const {
-    std::string memory;
-    const std::string prefix = place_of(weight.shape);
-    for (const auto& [place, copies] : state_.memory) {
-      if (place.starts_with(prefix)) {
-        memory += format("{}{} {}", memory.empty() ? "" : "; ", place.substr(prefix.size()), copies);
-      }
-    }
-    return format(
-        "cold weights ({}), interleaved passes forward and backward, signed-rank intervals over several looks, "
-        "margin 2 %, error 5 % a point",
-        memory.empty() ? "resumed" : memory);
-  }
-
-  // The weight's points, and as failed ones, which end an interval, those of which something else is known.
-  std::vector<TunePoint> with_known(const Weight& weight) const {
-    std::vector<TunePoint> points = weight.points;
-    for (const TuneUse& known : options_.known) {
-      if (known.n == weight.shape.n && known.k == weight.shape.k && find_point(weight, known.m) == nullptr) {
-        TunePoint point;
-        point.m = known.m;
-        point.status = PointStatus::failed;
-        points.push_back(std::move(point));
-      }
-    }
-    return points;
-  }
-
-  Expected<void> write_table(const Weight& weight) {
-    const std::string date = utc_now();
-    TileTable mine;
-    mine.key = table_key(device_.info, weight.plan.problem(), weight.layout);
-    mine.provenance = provenance_of_run(*device_.backend, device_.info, options_, date, protocol_of(weight));
-    mine.entries = make_entries(with_known(weight), *device_.backend, date);
-    if (mine.entries.empty()) {
-      return {};
-    }
-    mine.file = "this run";
-    const auto change = [&](const TileTable* current) -> Expected<TileTable> {
-      if (current == nullptr) {
-        return mine;
-      }
-      TileTable kept = *current;
-      drop_outdated(kept);
-      return kept.entries.empty() ? mine : merge_tables({kept, mine});
-    };
-    if (Expected<void> written = update_own_table(weight.path, change); !written) {
-      return written;
-    }
-    summary_.files.push_back(weight.path);
-    return {};
-  }
-
-  void drop_outdated(TileTable& table) const {
-    std::erase_if(table.entries, [&](const TableEntry& entry) { return is_outdated(entry); });
-  }
-
-  // Measured with another version of a kernel of this build: it cannot serve any more.
-  bool is_outdated(const TableEntry& entry) const {
-    for (const KernelFamily* family : device_.backend->families()) {
-      if (family->name() == entry.kernel) {
-        return (!entry.kernel_source_hash.empty() && entry.kernel_source_hash != family->source_hash()) ||
-               (!entry.vendor_version.empty() && entry.vendor_version != family->version());
-      }
-    }
-    return false;
-  }
-
   const TuneOptions& options_;
   const RunHooks& hooks_;
-  Device device_;
-  std::vector<std::int64_t> m_list_;
-  std::string directory_;
-  std::vector<Weight> weights_;
-  std::vector<std::size_t> weight_of_shape_;
+  SweepPlan plan_;
   std::optional<Journal> journal_;
-  std::unique_ptr<Session> session_;
+  MeasureSettings settings_;
+  std::optional<SignalWatch> signals_;
+  std::mutex turn_;
+  std::condition_variable changed_;  // Something was measured, put back, or a device left.
+  std::vector<Lane> lanes_;
+  std::optional<SweepQueue> queue_;
+  enum class Compiling { waits, under_way, done } compiling_ = Compiling::waits;
+  int in_flight_ = 0;
+  bool was_started_ = false;         // Some device was.
+  std::optional<Error> stopped_by_;  // Ends the run.
   SweepState state_;
-  std::vector<Pending> pending_;
-  std::map<std::pair<std::size_t, std::int64_t>, std::string> no_budget_reasons_;
+  NoBudgetReasons no_budget_reasons_;
   std::int64_t done_ = 0;
-  std::int64_t total_ = 0;
   TuneSummary summary_;
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner of one device: sweeps shapes x M, proves each choice, writes table files. docs/tuning.md says how it decides.
-// The caller's process is the single writer of journal and tables and never runs a kernel; a worker process does.
+// The tuner of a device, or of several that are alike: sweeps shapes x M, proves each choice, writes table files.
+// docs/tuning.md says how it decides. The caller's process is the single writer of journal and tables and never runs a
+// kernel; a worker process does.
 #pragma once
 
 #include <octile/error.hpp>
 
 #include "octile/table/tile_config.h"
 #include "octile/tune/run_options.h"
+#include "octile/tune/shard.h"
 
 #include <cstdint>
 #include <optional>
@@ -22,6 +24,8 @@ struct TuneUse {
 };
 
 struct TuneOptions : RunOptions {
+  // Not empty: these share the work, in place of `device`. Their hard keys must be the same; see group_devices().
+  std::vector<std::string> devices;
   std::vector<TuneShape> shapes;
   std::vector<std::int64_t> m_list;  // Empty: default_m_list().
   // Not empty: exactly these points in place of shapes x m_list, those first that take most time in all. `shapes` names
@@ -32,6 +36,7 @@ struct TuneOptions : RunOptions {
   std::vector<TuneUse> known;
   bool thorough = false;  // Every M up to 1024 and a sample above, more candidates and rounds.
   bool resume = false;    // Go on from the journal in the tables directory; start afresh where there is none.
+  Shard shard;            // Of the points, those of this run; see shard.h.
 };
 
 // What became of one point.
@@ -72,7 +77,8 @@ struct FailedCandidate {
 };
 
 struct TuneSummary {
-  std::vector<TunePoint> points;  // One per requested (shape, M), in request order; then points added by refinement.
+  std::vector<TunePoint> points;  // One per (shape, M) that was requested of this run, in request order; then points that
+                                  // were added: by refinement, and at the borders of a shard.
   std::vector<FailedCandidate> failed;
   std::vector<std::string> files;  // Table files written.
   std::vector<std::string> notes;  // Sentences worth printing: a journal set aside, memory that limited the copies, ...
@@ -84,6 +90,13 @@ struct TuneSummary {
   std::optional<std::string> failure;
   double geomean_ratio = 0;  // Over measured points, 1 where the baseline stays; 0 without any.
 };
+
+// Every GPU here; the CPU where there is none, since it would disturb what is measured on the others.
+std::vector<std::string> devices_to_tune();
+using DeviceGroups = std::vector<std::vector<std::string>>;
+// Devices whose hard keys (name, architecture, multiprocessors, versions) are the same belong to one group, which can be
+// tuned as TuneOptions::devices. Errors (invalid_argument): a device that is not here or is named twice, with its name.
+Expected<DeviceGroups> group_devices(const std::vector<std::string>& devices, const RunOptions& options);
 
 // Errors: invalid_argument for shapes, M and options that cannot work; unavailable for the device; io for the directory;
 // failed where the worker cannot be started.
