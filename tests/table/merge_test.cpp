@@ -57,6 +57,17 @@ TEST(Merge, TheLaterMeasurementWins) {
   EXPECT_EQ(intervals(merge_tables({new_one, old_one})), "[1, 16] b; ");
 }
 
+TEST(Merge, WhatWasMeasuredJustNowWinsWhateverTheClockSaid) {
+  const TileTable there = table_of({entry_of(1, 64, "a", "2026-11-02")});
+  for (const char* date : {"2026-11-03", "2026-11-02", "1970-01-01"}) {
+    TableEntry now = entry_of(20, 30, "b", date);
+    EXPECT_EQ(intervals(merge_newer(there, table_of({now}))), "[1, 19] a inferred; [20, 30] b; [31, 64] a inferred; ")
+        << date;
+    now.inferred = true;
+    EXPECT_EQ(intervals(merge_newer(there, table_of({now}))), "[1, 64] a; ") << date << ": what was only inferred does not";
+  }
+}
+
 TEST(Merge, EntriesWithoutADateHaveThatOfTheirTable) {
   const auto merged =
       merge_tables({table_of({entry_of(1, 16, "a", "")}, "2026-11-05"), table_of({entry_of(1, 16, "b", "")}, "2026-11-04")});

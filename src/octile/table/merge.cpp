@@ -5,6 +5,7 @@
 #include "octile/table/table_ops.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <set>
 #include <span>
@@ -38,10 +39,14 @@ Expected<void> check_hard_keys(const TileTable& first, const TileTable& other) {
 struct Candidate {
   TableEntry entry;
   std::string text;  // Its place in a fixed order, where nothing else decides.
+  std::size_t age = 0;
 
   bool better_than(const Candidate& other) const {
     if (entry.inferred != other.entry.inferred) {
       return other.entry.inferred;
+    }
+    if (age != other.age) {
+      return age < other.age;
     }
     if (entry.date != other.entry.date) {
       return entry.date > other.entry.date;
@@ -137,12 +142,13 @@ void extend_entry(TableEntry& entry, const TableEntry& next) {
   entry.date = std::min(entry.date, next.date);
 }
 
-Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
-  if (tables.empty()) {
-    return make_error(ErrorCode::invalid_argument, "there is no table to merge");
-  }
+namespace {
+
+// `ages`, one for each table: the smaller goes before the larger, whatever the dates.
+Expected<TileTable> merge(const std::vector<TileTable>& tables, const std::vector<std::size_t>& ages) {
   std::vector<Candidate> candidates;
-  for (const TileTable& table : tables) {
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const TileTable& table = tables[i];
     if (table.field_format) {
       return make_error(ErrorCode::invalid_argument, "{} is in the field's format: import it first", name_of(table));
     }
@@ -158,7 +164,7 @@ Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
       if (!text) {
         return make_error(text.error().code, "{}: {}", name_of(table), text.error().message);
       }
-      candidates.push_back({std::move(entry), std::move(*text)});
+      candidates.push_back({std::move(entry), std::move(*text), ages[i]});
     }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.better_than(b); });
@@ -217,5 +223,16 @@ Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
   }
   return merged;
 }
+
+}  // namespace
+
+Expected<TileTable> merge_tables(const std::vector<TileTable>& tables) {
+  if (tables.empty()) {
+    return make_error(ErrorCode::invalid_argument, "there is no table to merge");
+  }
+  return merge(tables, std::vector<std::size_t>(tables.size()));
+}
+
+Expected<TileTable> merge_newer(const TileTable& table, const TileTable& newer) { return merge({table, newer}, {1, 0}); }
 
 }  // namespace octile

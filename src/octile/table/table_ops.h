@@ -55,6 +55,9 @@ std::vector<TableDifference> diff_tables(const TileTable& left, const TileTable&
 // weaker proof and the earlier date. The result does not depend on the order of `tables`. Entries without a date get that of
 // their table.
 Expected<TileTable> merge_tables(const std::vector<TileTable>& tables);
+// The same of a table and what was measured just now, which goes before what the table holds whatever the dates say: clocks
+// jump, and a second is long.
+Expected<TileTable> merge_newer(const TileTable& table, const TileTable& newer);
 // Lets `entry` reach to the end of `next`, which lies above it and makes the same choice: the weaker proof is kept, the
 // larger error and the earlier date.
 void extend_entry(TableEntry& entry, const TableEntry& next);

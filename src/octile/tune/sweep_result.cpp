@@ -114,7 +114,7 @@ Expected<bool> write_swept_table(const TuneOptions& options, const SweepPlan& pl
     }
     TileTable kept = *current;
     drop_outdated(kept, backend);
-    return kept.entries.empty() ? mine : merge_tables({kept, mine});
+    return kept.entries.empty() ? mine : merge_newer(kept, mine);
   };
   if (Expected<void> written = update_own_table(weight.path, change); !written) {
     return std::move(written).error();
