@@ -95,11 +95,16 @@ void run_linear(Arguments& arguments, octile_linear* linear, std::int64_t n, std
   Guarded workspace(static_cast<std::size_t>(needed));
   const std::vector<std::uint8_t> x = arguments.bytes(kBufferBytes);
   Guarded y(kBufferBytes);
-  octile_const_matrix in{arguments.struct_size(sizeof(octile_const_matrix)), arguments.or_null(x), m,
-                         arguments.is_strange() ? arguments.size(kMaxSide) : k, 0, arguments.word(OCTILE_E4M3FNUZ)};
+  octile_const_matrix in{arguments.struct_size(sizeof(octile_const_matrix)),
+                         arguments.or_null(x),
+                         m,
+                         arguments.is_strange() ? arguments.size(kMaxSide) : k,
+                         0,
+                         arguments.word(OCTILE_E4M3FNUZ)};
   in.row_stride = arguments.is_strange() ? arguments.size(kMaxStride) : 0;
-  octile_matrix out{arguments.struct_size(sizeof(octile_matrix)), y.data(), arguments.is_strange() ? arguments.size(kMaxSide) : m,
-                    arguments.is_strange() ? arguments.size(kMaxSide) : n, 0, arguments.word(OCTILE_FP32)};
+  octile_matrix out{
+      arguments.struct_size(sizeof(octile_matrix)),          y.data(), arguments.is_strange() ? arguments.size(kMaxSide) : m,
+      arguments.is_strange() ? arguments.size(kMaxSide) : n, 0,        arguments.word(OCTILE_FP32)};
   out.row_stride = arguments.is_strange() ? arguments.size(kMaxStride) : 0;
   const std::int64_t given = is_short ? needed / 2 : needed;
   const std::vector<std::uint8_t> scale_bytes = arguments.bytes(static_cast<std::size_t>(kMaxSide) * sizeof(float));

@@ -15,7 +15,12 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto place = provider.ConsumeIntegral<std::uint32_t>();
   const auto change = provider.ConsumeIntegralInRange<std::uint8_t>(1, 255);
   const auto cut = provider.ConsumeIntegral<std::uint16_t>();
-  const cuda::CubinEntry entry{provider.ConsumeRandomLengthString(), provider.ConsumeRandomLengthString()};
+  // An entry without machine code is refused.
+  const cuda::CubinEntry entry{
+      "\x7f"
+      "ELF" +
+          provider.ConsumeRandomLengthString(),
+      provider.ConsumeRandomLengthString()};
   std::string file = cuda::encode_entry(key, entry);
   const auto whole = cuda::decode_entry(file, key);
   fuzz::require(whole && whole->cubin == entry.cubin && whole->log == entry.log, "what was written comes back");

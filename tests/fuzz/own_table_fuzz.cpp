@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables in Octile's format: whatever is read is whole, serves every M without a crash, and is written as it was read.
 #include "fuzz/fuzz.h"
-#include "octile/kernels/registry.h"
+#include "octile/kernels/backend.h"
 #include "octile/linear/choose.h"
 #include "octile/table/own_format.h"
 #include "octile/table/table_ops.h"
