@@ -213,7 +213,7 @@ TEST_F(MainJobTest, TuneIntoAPlaceThatIsNoDirectoryIsAnError) {
 }
 
 TEST_F(MainJobTest, VerifyAtEveryMListsCliffsAndWhatTheBudgetLeftOut) {
-  ASSERT_EQ(run(on_small_weight({"tune", "--m", "1", "--time-budget", "5s"})).status, 0);
+  ASSERT_EQ(run(on_small_weight({"tune", "--m", "1", "--time-budget", "60s"})).status, 0);
   const RunResult verified =
       run({"verify", "--all-m", "--fix", "--tables", path("tables"), "--time-budget", "3s", "--json", path("verify.json")});
   EXPECT_THAT(verified.out, testing::AllOf(HasSubstr("Cliffs of " + path("tables")), HasSubstr("checks were not made")));
