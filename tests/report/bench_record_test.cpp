@@ -3,6 +3,7 @@
 #include "octile/report/bench_record.h"
 
 #include "octile/report/json_report.h"
+#include "report/rows.h"
 #include "support/files.h"
 
 #include <gmock/gmock.h>
@@ -25,35 +26,7 @@ BenchResult result_of_two_rows() {
   result.kernel_source_hash = "0123";
   result.date = "2026-01-01T00:00:00Z";
   result.protocol = "paired";
-  BenchRow row;
-  row.shape = "qkv";
-  row.n = 6144;
-  row.k = 4096;
-  row.m = 16;
-  row.scope = "gemm";
-  row.chained = true;
-  row.layout = "row_major";
-  row.accumulate = "fast";
-  row.baseline_us = 20;
-  row.baseline_kernel = "cublaslt";
-  row.best_vendor_us = 15;
-  row.best_vendor_kernel = "cublaslt {\"algo_id\": 66}";
-  row.chosen_us = 10;
-  row.chosen_kernel = "hopper_decode";
-  row.choice = "tile";
-  row.ratio = 2;
-  row.ratio_lo = 1.9;
-  row.ratio_hi = 2.1;
-  row.rounds = 12;
-  row.vs_vendor = 1.5;
-  row.vs_vendor_lo = 1.4;
-  row.vs_vendor_hi = 1.6;
-  row.floor_us = 8;
-  row.floor_share = 0.8;
-  row.tflops = 80;
-  row.gbps = 2500;
-  row.rel_error = 0.001;
-  result.rows.push_back(row);
+  result.rows.push_back(test::usual_row("qkv", 16));
   BenchRow bare;
   bare.shape = "o";
   bare.n = 64;

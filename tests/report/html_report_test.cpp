@@ -3,6 +3,7 @@
 #include "octile/report/html_report.h"
 
 #include "octile/report/html_assets.h"
+#include "report/rows.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@
 namespace octile {
 namespace {
 
+using test::usual_row;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -50,30 +52,6 @@ std::string own_part(std::string page) {
   return page;
 }
 
-BenchRow row(const std::string& shape, std::int64_t m) {
-  BenchRow row;
-  row.shape = shape;
-  row.n = 6144;
-  row.k = 4096;
-  row.m = m;
-  row.baseline_us = 20;
-  row.best_vendor_us = 15;
-  row.chosen_us = 10;
-  row.chosen_kernel = "hopper_decode {\"TILE_N\": 64}";
-  row.choice = "tile";
-  row.ratio = 2;
-  row.ratio_lo = 1.9;
-  row.ratio_hi = 2.1;
-  row.rounds = 12;
-  row.vs_vendor = 1.5;
-  row.vs_vendor_lo = 1.4;
-  row.vs_vendor_hi = 1.6;
-  row.floor_us = 8;
-  row.floor_share = 0.8;
-  row.rel_error = 0.001;
-  return row;
-}
-
 BenchRecord record_of(std::vector<BenchRow> rows) {
   BenchRecord record;
   record.result.device_name = "NVIDIA_H200";
@@ -92,7 +70,7 @@ TEST(HtmlReport, EveryRowIsInTheHtmlAndInTheData) {
   std::vector<BenchRow> rows;
   for (const char* shape : {"qkv", "o"}) {
     for (std::int64_t m = 1; m <= 50; ++m) {
-      rows.push_back(row(shape, m));
+      rows.push_back(usual_row(shape, m));
     }
   }
   const std::string page = bench_html(record_of(rows), "");
@@ -106,18 +84,18 @@ TEST(HtmlReport, EveryRowIsInTheHtmlAndInTheData) {
 }
 
 TEST(HtmlReport, SummaryProvenanceAndCommandsAreThere) {
-  const std::string page = bench_html(record_of({row("qkv", 1), row("qkv", 2)}), "dir/record.json");
+  const std::string page = bench_html(record_of({usual_row("qkv", 1), usual_row("qkv", 2)}), "dir/record.json");
   for (const char* text :
        {"NVIDIA_H200", "2.00x", "1.50x", "80 %", "2 / 2", "2026-01-01T00:00:00Z", "abc123", "0123456789abcdef", "580.1",
         "interleaved passes", "git checkout abc123\nmake command\noctile bench --model qwen3-8b\n",
         "octile report dir/record.json --html FILE", "[1.90, 2.10]", "{&quot;TILE_N&quot;: 64}"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
-  EXPECT_THAT(bench_html(record_of({row("qkv", 1)}), ""), Not(HasSubstr("octile report")));
+  EXPECT_THAT(bench_html(record_of({usual_row("qkv", 1)}), ""), Not(HasSubstr("octile report")));
 }
 
 TEST(HtmlReport, ACommitWithChangesOnTopIsCheckedOutWithoutTheMark) {
-  BenchRecord record = record_of({row("qkv", 1)});
+  BenchRecord record = record_of({usual_row("qkv", 1)});
   record.commit = "abc123-dirty";
   EXPECT_THAT(bench_html(record, ""),
               HasSubstr("git checkout abc123   # and changes that were not committed\nmake command\n"));
@@ -126,9 +104,9 @@ TEST(HtmlReport, ACommitWithChangesOnTopIsCheckedOutWithoutTheMark) {
 }
 
 TEST(HtmlReport, HostileTextStaysText) {
-  BenchRow hostile = row(kHostile, 1);
+  BenchRow hostile = usual_row(kHostile, 1);
   hostile.choice = hostile.scope = hostile.note = hostile.chosen_kernel = hostile.layout = kHostile;
-  BenchRecord record = record_of({hostile, row("o", 1)});
+  BenchRecord record = record_of({hostile, usual_row("o", 1)});
   record.result.device_name = record.result.date = record.result.protocol = record.result.octile_version = kHostile;
   record.result.kernel_source_hash = record.commit = kHostile;
   record.commands = {kHostile};
@@ -160,7 +138,7 @@ TEST(HtmlReport, HostileTextStaysText) {
 }
 
 TEST(HtmlReport, LoadsNothingAndSaysSoToTheBrowser) {
-  const std::string page = bench_html(record_of({row("qkv", 1)}), "");
+  const std::string page = bench_html(record_of({usual_row("qkv", 1)}), "");
   const std::string own = own_part(page);
   // No attribute or style that loads, no script that asks: data and licence name addresses at most as text.
   EXPECT_FALSE(
@@ -179,14 +157,14 @@ TEST(HtmlReport, StaysBelowOneMegabyteForEveryPointOfAModel) {
   std::vector<BenchRow> rows;
   for (const char* shape : {"qkv", "o", "gate_up", "down"}) {
     for (std::int64_t m = 1; m <= 34; ++m) {
-      rows.push_back(row(shape, m));
+      rows.push_back(usual_row(shape, m));
     }
   }
   EXPECT_LT(bench_html(record_of(rows), "").size(), std::size_t{1} << 20);
 }
 
 TEST(HtmlReport, HasPlotsExactlyWhereD3IsEmbedded) {
-  const std::string page = bench_html(record_of({row("qkv", 1)}), "");
+  const std::string page = bench_html(record_of({usual_row("qkv", 1)}), "");
   if (html_has_plots()) {
     EXPECT_THAT(page,
                 AllOf(HasSubstr("id=\"plot-grid\""), HasSubstr(std::string(html_assets().d3)), HasSubstr("Licence of d3"),
@@ -218,8 +196,8 @@ TEST(HtmlReport, NoRowsAreAPageToo) {
 }
 
 TEST(HtmlReport, CliffsAreListedWithTheirDefinition) {
-  BenchRow below = row("qkv", 64);
-  BenchRow above = row("qkv", 65);
+  BenchRow below = usual_row("qkv", 64);
+  BenchRow above = usual_row("qkv", 65);
   above.chosen_us = 13;
   const std::string page = bench_html(record_of({below, above}), "");
   EXPECT_THAT(page, AllOf(HasSubstr("1.10 \u00D7 next M / M"), HasSubstr("64 \u2192 65"), HasSubstr("1.30x")));
@@ -228,7 +206,7 @@ TEST(HtmlReport, CliffsAreListedWithTheirDefinition) {
 }
 
 TEST(HtmlReport, AnInterruptedRunSaysSoFirst) {
-  BenchRecord record = record_of({row("qkv", 1)});
+  BenchRecord record = record_of({usual_row("qkv", 1)});
   record.result.interrupted_by = 2;
   EXPECT_THAT(bench_html(record, ""), HasSubstr("role=\"alert\""));
   record.result.interrupted_by = 0;
