@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file that compressed-tensors itself writes, read by load_checkpoint_ and held against what compressed-tensors reads in it."""
+"""A file that compressed-tensors itself writes, against what compressed-tensors reads in it."""
 
 import json
 
