@@ -117,8 +117,12 @@ class Recorder {
   }
 
   void start_afresh() {
-    // It names a thread that does not exist here, whose place in the condition variable would be waited for: left alone.
-    static_cast<void>(writer_.release());
+    // It names a thread that does not exist here, whose place in the condition variable would be waited for: left alone, in
+    // reach of leak checkers.
+    if (writer_ != nullptr) {
+      writer_->next = left_alone_;
+      left_alone_ = writer_.release();
+    }
     for (const auto& [shape, counter] : counters_) {
       static_cast<void>(counter->take());
     }
@@ -163,6 +167,7 @@ class Recorder {
   struct Writer {
     std::condition_variable wake;
     std::thread thread;
+    Writer* next = nullptr;  // Of those left alone.
   };
 
   std::mutex mutex_;
@@ -170,6 +175,7 @@ class Recorder {
   std::map<UntunedShape, std::shared_ptr<UntunedCounter>> counters_;
   std::unique_ptr<Writer> writer_;
   bool ends_ = false;
+  static inline Writer* left_alone_ = nullptr;
 };
 
 Expected<std::int64_t> positive(const nlohmann::ordered_json& line, const char* name) {
