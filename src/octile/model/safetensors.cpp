@@ -25,33 +25,33 @@ using Json = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian and are read in place");
 
 struct TypeName {
-  StoredType type;
   const char* name;
+  StoredType type;
   int bits;
 };
 constexpr TypeName kTypes[] = {
-    {StoredType::boolean, "BOOL", 8},
-    {StoredType::f4, "F4", 4},
-    {StoredType::f6_e2m3, "F6_E2M3", 6},
-    {StoredType::f6_e3m2, "F6_E3M2", 6},
-    {StoredType::u8, "U8", 8},
-    {StoredType::i8, "I8", 8},
-    {StoredType::f8_e5m2, "F8_E5M2", 8},
-    {StoredType::f8_e4m3, "F8_E4M3", 8},
-    {StoredType::f8_e8m0, "F8_E8M0", 8},
-    {StoredType::f8_e4m3fnuz, "F8_E4M3FNUZ", 8},
-    {StoredType::f8_e5m2fnuz, "F8_E5M2FNUZ", 8},
-    {StoredType::i16, "I16", 16},
-    {StoredType::u16, "U16", 16},
-    {StoredType::f16, "F16", 16},
-    {StoredType::bf16, "BF16", 16},
-    {StoredType::i32, "I32", 32},
-    {StoredType::u32, "U32", 32},
-    {StoredType::f32, "F32", 32},
-    {StoredType::c64, "C64", 64},
-    {StoredType::f64, "F64", 64},
-    {StoredType::i64, "I64", 64},
-    {StoredType::u64, "U64", 64},
+    {"BOOL", StoredType::boolean, 8},
+    {"F4", StoredType::f4, 4},
+    {"F6_E2M3", StoredType::f6_e2m3, 6},
+    {"F6_E3M2", StoredType::f6_e3m2, 6},
+    {"U8", StoredType::u8, 8},
+    {"I8", StoredType::i8, 8},
+    {"F8_E5M2", StoredType::f8_e5m2, 8},
+    {"F8_E4M3", StoredType::f8_e4m3, 8},
+    {"F8_E8M0", StoredType::f8_e8m0, 8},
+    {"F8_E4M3FNUZ", StoredType::f8_e4m3fnuz, 8},
+    {"F8_E5M2FNUZ", StoredType::f8_e5m2fnuz, 8},
+    {"I16", StoredType::i16, 16},
+    {"U16", StoredType::u16, 16},
+    {"F16", StoredType::f16, 16},
+    {"BF16", StoredType::bf16, 16},
+    {"I32", StoredType::i32, 32},
+    {"U32", StoredType::u32, 32},
+    {"F32", StoredType::f32, 32},
+    {"C64", StoredType::c64, 64},
+    {"F64", StoredType::f64, 64},
+    {"I64", StoredType::i64, 64},
+    {"U64", StoredType::u64, 64},
 };
 
 const TypeName& type_name(StoredType type) noexcept {
