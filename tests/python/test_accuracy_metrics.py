@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench/accuracy/metrics.py against values worked out by hand, by another formula or by statistics of the standard library."""
 
+import json
 import math
 import statistics
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "accuracy"))
 import metrics  # noqa: E402
+import table  # noqa: E402
 import texts  # noqa: E402
 
 
@@ -104,3 +106,14 @@ def test_sentences_are_whole_different_and_of_the_manual():
     found = texts.sentences(texts.manual(), 50)
     assert len(set(found)) == 50
     assert all(40 <= len(sentence) <= 200 and sentence[-1] in ".?!" for sentence in found)
+
+
+def test_the_tables_of_the_guide_are_the_records():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "accuracy.md").read_text(encoding="utf-8").splitlines()
+    records = sorted((root / "bench" / "results").glob("*/accuracy_*.json"))
+    assert records
+    for path in records:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for row in (*table.variants_table(record), *table.layers_table(record, "octile_fast")):
+            assert row in page, f"{path}: docs/accuracy.md lacks {row}"
