@@ -3,6 +3,7 @@
 #include <octile/checkpoint.hpp>
 
 #include "octile/core/float_formats.h"
+#include "octile/core/format.h"
 #include "support/random.h"
 #include "support/tiny_checkpoint.h"
 
@@ -220,15 +221,15 @@ TEST_F(CheckpointTest, WeightsThatAreStoredFusedAreDividedSectionBySection) {
   test::TinyCheckpoint stored = apart;
   for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
     for (const std::string suffix : {".weight", ".weight_scale"}) {
-      test::TensorToWrite fused = stored.tensor(layer + "self_attn.q_proj" + suffix);
-      fused.name = layer + "self_attn.qkv_proj" + suffix;
+      test::TensorToWrite fused = stored.tensor(format("{}self_attn.q_proj{}", layer, suffix));
+      fused.name = format("{}self_attn.qkv_proj{}", layer, suffix);
       fused.shape[0] = 32;
       for (const std::string part : {"self_attn.k_proj", "self_attn.v_proj"}) {
-        fused.bytes += stored.tensor(layer + part + suffix).bytes;
+        fused.bytes += stored.tensor(format("{}{}{}", layer, part, suffix)).bytes;
       }
       stored.put(fused);
       for (const std::string part : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}) {
-        stored.remove(layer + part + suffix);
+        stored.remove(format("{}{}{}", layer, part, suffix));
       }
     }
   }

@@ -2,6 +2,8 @@
 // safetensors files as they are written, and as they are broken or made to harm.
 #include "octile/model/safetensors.h"
 
+#include "octile/core/format.h"
+
 #include "support/files.h"
 #include "support/safetensors_writer.h"
 
@@ -313,9 +315,7 @@ TEST_F(Safetensors, AFileThatShrinksOrIsWrittenToIsNoticed) {
 TEST_F(Safetensors, AHundredThousandTensorsAreReadInLinearTime) {
   std::string header = "{";
   for (int i = 0; i < 100'000; ++i) {
-    const std::string at = std::to_string(i);
-    header += (i == 0 ? "\"" : ",\"") + at + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" + at + "," +
-              std::to_string(i + 1) + "]}";
+    header += format(R"({}"{}":{{"dtype":"U8","shape":[1],"data_offsets":[{},{}]}})", i == 0 ? "" : ",", i, i, i + 1);
   }
   const auto file = SafetensorsFile::open(write(test::safetensors_of(header + "}", std::string(100'000, 'x'))));
   ASSERT_TRUE(file) << file.error().message;
