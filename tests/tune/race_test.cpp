@@ -127,9 +127,9 @@ TEST(Race, APlantedEightPercentWinAtFivePercentNoiseIsFound) {
   EXPECT_GE(share_of_wins(two_lanes(), {1.08, 1.0}, noise_kinds().front(), 2000, 14), 0.95);
 }
 
-// An H200 at M <= 64: in 36 of the 44 rows of bench/results/NVIDIA_H200/bench_qwen3-8b.json that have a winner a timing varies
-// by 0.1 to 0.5 %, as the width of the intervals of 40 rounds says (in the other eight, all gate_up, one of the two switches
-// between two speeds 3 % apart, and a win of 3 % is beyond what 40 rounds can show).
+// An H200 at M <= 64: in 36 of the 44 rows of bench/results/NVIDIA_H200/bench_qwen3-8b.json that have a winner a timing
+// varies by 0.1 to 0.5 %, as the width of the intervals of 40 rounds says (in the other eight, all gate_up, one of the two
+// switches between two speeds 3 % apart, and a win of 3 % is beyond what 40 rounds can show).
 TEST(Race, APlantedThreePercentWinIsFoundAtTheNoiseOfAnH200) {
   const NoiseKind h200{"0.5 %", [] { return Noise([](Random& rng) { return std::exp(0.005 * normal(rng)); }); }};
   EXPECT_GE(share_of_wins(two_lanes(), {1.03, 1.0}, h200, 2000, 21), 0.95);
