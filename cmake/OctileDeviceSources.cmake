@@ -19,15 +19,8 @@ foreach(device_source IN LISTS octile_device_sources)
 endforeach()
 string(APPEND octile_embedded "  }};\n  return kSources;\n}\n\n}  // namespace octile::cuda\n")
 
-# Rewritten only when it differs, so that an unrelated CMake run recompiles nothing.
 set(octile_embedded_file ${CMAKE_CURRENT_BINARY_DIR}/generated/device_sources.cpp)
-set(octile_embedded_before "")
-if(EXISTS ${octile_embedded_file})
-  file(READ ${octile_embedded_file} octile_embedded_before)
-endif()
-if(NOT "${octile_embedded}" STREQUAL "${octile_embedded_before}")
-  file(WRITE ${octile_embedded_file} "${octile_embedded}")
-endif()
+octile_write_file(${octile_embedded_file} "${octile_embedded}")
 target_sources(octile_objects PRIVATE ${octile_embedded_file})
 
 # Header-only: nothing of it is needed at run time.

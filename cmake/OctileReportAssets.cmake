@@ -76,12 +76,5 @@ if(NOT octile_d3_files)
 endif()
 string(APPEND octile_report_text "  };\n  return kAssets;\n}\n\n}  // namespace octile\n")
 
-# Rewritten only when it differs, so that an unrelated CMake run recompiles nothing.
 set(octile_report_file ${CMAKE_CURRENT_BINARY_DIR}/generated/report_assets.cpp)
-set(octile_report_before "")
-if(EXISTS ${octile_report_file})
-  file(READ ${octile_report_file} octile_report_before)
-endif()
-if(NOT "${octile_report_text}" STREQUAL "${octile_report_before}")
-  file(WRITE ${octile_report_file} "${octile_report_text}")
-endif()
+octile_write_file(${octile_report_file} "${octile_report_text}")

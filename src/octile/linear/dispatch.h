@@ -37,7 +37,6 @@ struct Dispatch {
   std::size_t interval_of(std::int64_t m) const noexcept;
   // Precondition as above.
   const PreparedKernel& kernel_of(std::int64_t m) const noexcept { return *serving[interval_of(m)]; }
-  bool is_untuned(std::int64_t m) const noexcept { return untuned[interval_of(m)]; }
   // Workspace of the worst M up to m.
   std::int64_t workspace_bytes(std::int64_t m) const noexcept;
   // Workspace of a call with `rows` >= 1 rows: of its chunks of max_m and of the rest.

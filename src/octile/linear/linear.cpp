@@ -205,10 +205,11 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
     args.activation.x = rows_of(activation.x, row, m);
     args.activation.scales = activation.scales == nullptr ? nullptr : activation.scales + row;
     args.y = rows_of(y, row, m);
-    if (linear.untuned != nullptr && dispatch->is_untuned(m)) {
+    const std::size_t interval = dispatch->interval_of(m);
+    if (linear.untuned != nullptr && dispatch->untuned[interval]) {
       linear.untuned->add(m);
     }
-    const PreparedKernel& prepared = dispatch->kernel_of(m);
+    const PreparedKernel& prepared = *dispatch->serving[interval];
     if (auto ok = prepared.kernel->run(*prepared.weight, args); !ok) {
       return ok;
     }
