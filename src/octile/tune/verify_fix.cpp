@@ -91,11 +91,15 @@ class Repair {
 
   // Verified entries at whose M another kernel serves now, though nothing was tuned there.
   std::vector<const VerifiedEntry*> changed_entries() const {
+    const Expected<Device> device = hooks_.find_device(options_.device);
+    if (!device) {
+      return {};  // It has gone since: nothing more can be tuned on it.
+    }
     clear_table_cache();
     std::map<std::string, Plan> now;
     for (const std::unique_ptr<Plan>& plan : plans_) {
-      now.emplace(plan->lookup().table->file, Plan::make(hooks_.find_device(options_.device)->backend, plan->device(),
-                                                         plan->problem(), options_.tables, true));
+      now.emplace(plan->lookup().table->file,
+                  Plan::make(device->backend, plan->device(), plan->problem(), options_.tables, true));
     }
     std::vector<const VerifiedEntry*> changed;
     for (const VerifiedEntry& entry : result_.entries) {
