@@ -22,7 +22,7 @@
 // Defines: ROWS (32, 48 or 64..256 in steps of 64: channels of a block), TOKENS (8..128, columns of one wgmma), K_CHUNKS
 // (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8), CHAINS (1, 2, 4: independent sums along K in fast mode),
 // PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
-#include "tma.cuh"
+#include "cluster.cuh"
 #include "wgmma.cuh"
 
 struct HopperDecodeParams {
@@ -408,5 +408,5 @@ extern "C" __global__ void __launch_bounds__(kConsumers + 64, 1)
       }
     }
   }
-  if constexpr (SPLIT_K > 1) cluster_barrier();  // Nobody leaves while another block may still read its sums.
+  if constexpr (SPLIT_K > 1) cluster_meeting();  // Nobody leaves while another block may still read its sums.
 }

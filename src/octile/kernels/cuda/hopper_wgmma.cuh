@@ -493,7 +493,7 @@ extern "C" __global__ void __launch_bounds__(kConsumers + kProducers, 1)
   if constexpr (kCluster == 1) {
     __syncthreads();
   } else {
-    cluster_barrier();
+    cluster_meeting();
   }
 
   if (threadIdx.x >= kConsumers) {
@@ -526,5 +526,5 @@ extern "C" __global__ void __launch_bounds__(kConsumers + kProducers, 1)
       write_outputs(sums, p, tile.channel + first_row, tile.token, group_scales, group_slabs, group);
     });
   }
-  if constexpr (kCluster > 1) cluster_barrier();  // Arrivals and bytes for this block have come, or will not.
+  if constexpr (kCluster > 1) cluster_meeting();  // Arrivals and bytes for this block have come, or will not.
 }

@@ -28,6 +28,13 @@ constexpr std::array kShapes = {Shape{64, 1, false}, Shape{128, 1, false}, Shape
                                 Shape{64, 2, true},  Shape{128, 2, false}, Shape{128, 2, true},
                                 Shape{192, 2, true}, Shape{192, 3, false}, Shape{256, 2, false}};
 
+// Blocks that load for each other: none, two tiles of tokens that share weights, two of channels that share codes.
+struct Cluster {
+  int m;
+  int n;
+};
+constexpr std::array kClusters = {Cluster{1, 1}, Cluster{2, 1}, Cluster{1, 2}};
+
 std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 
 // Heights of token tiles that leave the fewest rows idle: M in equal parts, in steps of 8.
@@ -61,7 +68,7 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   constexpr double kStartUs = 1.46;          // Launch, first stage.
   constexpr double kOutputRate = 34.5e3;     // Of a tile.
   constexpr double kLongest = 0.6;           // The share of the longer of two limits, the rest of their sum.
-  constexpr double kClusterLoss = 2.0;       // Blocks that share boxes wait for each other: 1.3 to 3 times slower.
+  constexpr double kClusterLoss = 1.0;       // Blocks that share boxes wait for each other: 1.3 to 3 times slower.
   const double sms = std::max(device.sm_count, 1);
   const TileCounts counts = tile_counts(tile, m, problem.n);
   const double tiles = static_cast<double>(counts.m * counts.n);
@@ -109,28 +116,34 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
     return static_cast<int>(std::clamp<std::int64_t>(
         (share - tile.shared_bytes(problem.out_dtype)) / (tile.stage_bytes() + 16), 0, kMostStages));
   };
+  const auto add = [&](WgmmaTile tile) {
+    int stages_before = 0;
+    for (const int blocks : {1, 2}) {
+      tile.stages = fitting_stages(tile, blocks);
+      if (tile.stages < kFewestStages || tile.stages == stages_before ||
+          (blocks == 2 && resident_blocks(problem, tile) == 1)) {
+        continue;
+      }
+      stages_before = tile.stages;
+      if (const double predicted = wgmma_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
+        candidates.emplace_back(predicted, tile);
+      }
+    }
+  };
   for (const int tokens : token_tiles(m)) {
     for (const Shape& shape : kShapes) {
-      // Without clusters: at each of 36 points of a sweep they were slower by a quarter or more.
-      for (const int block_k : {128, 256}) {
-        WgmmaTile tile;
-        tile.tokens = tokens;
-        tile.channels = shape.channels;
-        tile.block_k = block_k;
-        tile.groups = shape.groups;
-        tile.in_turn = shape.in_turn;
-        tile.pdl = problem.pdl;
-        int stages_before = 0;
-        for (const int blocks : {1, 2}) {
-          tile.stages = fitting_stages(tile, blocks);
-          if (tile.stages < kFewestStages || tile.stages == stages_before ||
-              (blocks == 2 && resident_blocks(problem, tile) == 1)) {
-            continue;
-          }
-          stages_before = tile.stages;
-          if (const double predicted = wgmma_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
-            candidates.emplace_back(predicted, tile);
-          }
+      for (const Cluster& cluster : kClusters) {
+        for (const int block_k : {128, 256}) {
+          WgmmaTile tile;
+          tile.tokens = tokens;
+          tile.channels = shape.channels;
+          tile.block_k = block_k;
+          tile.groups = shape.groups;
+          tile.in_turn = shape.in_turn;
+          tile.cluster_m = cluster.m;
+          tile.cluster_n = cluster.n;
+          tile.pdl = problem.pdl;
+          add(tile);
         }
       }
     }
