@@ -137,7 +137,7 @@ TEST_F(CudaMemory, AWeightKeepsAMapForEachHeightOfBoxFromSm90OnAndNoneBefore) {
   state_->failing_call.clear();
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("cuTensorMapEncodeTiled([40, 35] bytes at 0x"));
-  EXPECT_THAT(refused.error().message, HasSubstr("row stride 48, boxes of 32 rows)"));
+  EXPECT_THAT(refused.error().message, HasSubstr("row stride 48, boxes of 8 rows)"));
   EXPECT_EQ(static_cast<std::int64_t>(state_->allocated), (*hopper)->bytes() + (*ada)->bytes()) << "its memory is freed";
 }
 

@@ -124,8 +124,8 @@ inline WgmmaTile wgmma_tile(int tokens, int channels, int groups, bool in_turn, 
   return tile;
 }
 
-// Every width; every way for warpgroups to share tiles or take turns, alone and with both kinds of clusters; short and long
-// rings; orders of tiles in which the last group is narrower; weights requested ahead by one stage.
+// Every width of both operands; every way for warpgroups to share tiles or take turns, alone and with both kinds of
+// clusters; short and long rings; orders of tiles in which the last group is narrower; weights requested ahead by one stage.
 inline std::vector<WgmmaTile> wgmma_tiles_of_every_kind() {
   std::vector<WgmmaTile> tiles = {wgmma_tile(16, 64, 1, false, 1, 1, 12),      wgmma_tile(24, 64, 1, false, 2, 1, 4),
                                   wgmma_tile(32, 64, 1, false, 1, 2, 3, 256),  wgmma_tile(40, 128, 1, false, 2, 1, 6),
@@ -144,6 +144,16 @@ inline std::vector<WgmmaTile> wgmma_tiles_of_every_kind() {
                                   wgmma_tile(240, 64, 1, false, 1, 2, 4),      wgmma_tile(248, 128, 2, false, 2, 1, 2),
                                   wgmma_tile(256, 128, 2, false, 1, 1, 4),     wgmma_tile(128, 128, 2, true, 2, 1, 5),
                                   wgmma_tile(64, 128, 3, true, 1, 2, 6),       wgmma_tile(64, 256, 2, false, 2, 1, 2, 256)};
+  // Tokens as the 64-row operand, channels as the other: tails of eight channels behind whole slabs of outputs and not.
+  for (WgmmaTile tile : {wgmma_tile(64, 16, 1, false, 1, 1, 12), wgmma_tile(64, 24, 1, false, 1, 2, 4),
+                         wgmma_tile(64, 48, 2, true, 2, 1, 3, 256), wgmma_tile(128, 72, 1, false, 1, 1, 5),
+                         wgmma_tile(128, 104, 2, false, 1, 2, 4), wgmma_tile(128, 144, 2, true, 2, 1, 3),
+                         wgmma_tile(192, 96, 3, false, 1, 1, 4), wgmma_tile(192, 40, 2, true, 1, 1, 2, 256),
+                         wgmma_tile(256, 120, 2, false, 2, 1, 4), wgmma_tile(64, 256, 1, false, 1, 1, 2, 256),
+                         wgmma_tile(64, 200, 2, true, 1, 2, 4), wgmma_tile(128, 176, 2, false, 1, 1, 4)}) {
+    tile.swap = true;
+    tiles.push_back(tile);
+  }
   for (const int group_m : {1, 3}) {
     WgmmaTile& tile = tiles.emplace_back(wgmma_tile(16, 64, 1, false, 1, 1, 5));
     tile.group_m = group_m;

@@ -47,3 +47,9 @@ __device__ __forceinline__ void stmatrix_x4_transposed(u32 address, const u32 (&
                "r"(r[2]), "r"(r[3])
                : "memory");
 }
+// The same with, of each matrix, the elements in columns 2 (i % 4) and 2 (i % 4) + 1 of row i / 4.
+__device__ __forceinline__ void stmatrix_x4(u32 address, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
+               : "memory");
+}

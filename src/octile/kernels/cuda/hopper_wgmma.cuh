@@ -10,7 +10,10 @@
 //     a thread for codes    -- TMA -->  [ x: BLOCK_SIZE_M x K ]   empty (all readers have released it)
 //     warpgroups            <- wgmma --  64 channels x BLOCK_SIZE_M tokens of sums a row block, in registers
 //
-// together (PINGPONG 0): the warpgroups share a tile's channels. In turn (PINGPONG 1): each multiplies every GROUPS-th tile
+// SWAP 1: the tokens are the 64-row operand, the channels the other one, in steps of 8: N = 6144 is 128 tiles of 48 or 43 of
+// 144, which fill the SMs where tiles of 64 do not.
+//
+// together (PINGPONG 0): the warpgroups share a tile's rows. In turn (PINGPONG 1): each multiplies every GROUPS-th tile
 // alone, and while one writes its outputs the next multiplies.
 //
 // A block takes tile after tile (grid = SMs at most), GROUP_SIZE_M token tiles for each tile of channels, so that what runs
@@ -36,9 +39,10 @@
 //     before has seen all of that tile's stages land (await_turn(), pass_turn(); each has one arrival for one wait).
 // A block leaves when its cluster has: nobody's arrival or bytes can come for one that is gone.
 //
-// Defines: BLOCK_SIZE_N (channels: 64..256 in steps of 64), BLOCK_SIZE_M (tokens: 16..256 in steps of 8), BLOCK_SIZE_K (128
-// or 256), STAGES, GROUPS (1..3), PINGPONG (0/1), CLUSTER_M, CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted
-// every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// Defines: BLOCK_SIZE_N (channels), BLOCK_SIZE_M (tokens), one of them 64..256 in steps of 64, the other 16..256 in steps of
+// 8; SWAP (0: channels are the former, 1: tokens), BLOCK_SIZE_K (128 or 256), STAGES, GROUPS (1..3), PINGPONG (0/1),
+// CLUSTER_M, CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1
+// fp16, 2 fp32).
 #include "cluster.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
@@ -70,9 +74,13 @@ constexpr bool kMovesRegisters = GROUPS > 1;
 constexpr u32 kProducers = kMovesRegisters ? 128 : 64;
 constexpr u32 kProducerRegisters = GROUPS == 2 ? 40 : 32;
 constexpr u32 kConsumerRegisters = GROUPS == 2 ? 232 : 160;
-constexpr u32 kRowBlocks = BLOCK_SIZE_N / 64 / (PINGPONG ? 1 : GROUPS);  // Of 64 channels, a warpgroup's.
-constexpr u32 kGroupChannels = 64 * kRowBlocks;
-constexpr u32 kSums = BLOCK_SIZE_M / 2;  // A thread's, of a row block.
+constexpr u32 kRows = SWAP ? BLOCK_SIZE_M : BLOCK_SIZE_N;         // Of the operand that comes by 64 rows;
+constexpr u32 kColumns = SWAP ? BLOCK_SIZE_N : BLOCK_SIZE_M;      // of the other.
+constexpr u32 kRowBlocks = kRows / 64 / (PINGPONG ? 1 : GROUPS);  // Of 64 rows, a warpgroup's.
+constexpr u32 kGroupRows = 64 * kRowBlocks;
+constexpr u32 kGroupChannels = SWAP ? BLOCK_SIZE_N : kGroupRows;
+constexpr u32 kGroupTokens = SWAP ? kGroupRows : BLOCK_SIZE_M;
+constexpr u32 kSums = kColumns / 2;  // A thread's, of a row block.
 constexpr u32 kChunkBytes = 128;
 constexpr u32 kChunks = BLOCK_SIZE_K / kChunkBytes;
 constexpr u32 kChunkW = BLOCK_SIZE_N * kChunkBytes;
@@ -84,23 +92,26 @@ constexpr u32 kBytesRing = STAGES * kBytesStage;
 // What a block itself requests: where CLUSTER_M (CLUSTER_N) blocks share an operand, its part for all of them.
 constexpr u32 kRequestedW = BLOCK_SIZE_N / CLUSTER_M;
 constexpr u32 kRequestedX = BLOCK_SIZE_M / CLUSTER_N;
-constexpr u32 kBoxRowsW = kRequestedW % 64 == 0 ? 64 : 32;
+constexpr u32 kBoxRowsW = SWAP ? kRequestedW : (kRequestedW % 64 == 0 ? 64 : 32);
 constexpr u32 kReleases = 4 * (PINGPONG ? 1 : GROUPS) * kCluster;
 
-// Outputs on their way: slabs of tokens, two of each warpgroup.
+// Outputs on their way: two slabs of each warpgroup, all of its channels of some tokens, or 64 bytes of channels (whole
+// sectors of memory) of all of its tokens.
 constexpr u32 kOutBytes = OUT_TYPE == 2 ? 4 : 2;
-constexpr u32 kSlabTokens = OUT_TYPE == 2 ? 8 : 16;
-constexpr u32 kSlabPitch = kGroupChannels * kOutBytes + 16;  // Bytes a token; without bank conflicts.
-constexpr u32 kSlabBytes = kSlabTokens * kSlabPitch;
-constexpr u32 kVectorsOfToken = kGroupChannels * kOutBytes / 16;
 constexpr u32 kElementsOfVector = 16 / kOutBytes;
-constexpr u32 kScales =
-    2 * kGroupChannels + BLOCK_SIZE_M;  // Channels' scales, biases, tokens' scales; floats of a warpgroup.
+constexpr u32 kSlabTokens = SWAP ? kGroupRows : (OUT_TYPE == 2 ? 8 : 16);
+constexpr u32 kSlabChannels = SWAP ? 64 / kOutBytes : kGroupRows;
+constexpr u32 kSlabPitch = kSlabChannels * kOutBytes + 16;  // Bytes a token; without bank conflicts.
+constexpr u32 kSlabBytes = kSlabTokens * kSlabPitch;
+constexpr u32 kVectorsOfToken = kSlabChannels / kElementsOfVector;
+constexpr u32 kVectorsOfThread = kSlabTokens * kVectorsOfToken / 128;
+// Channels' scales, biases, tokens' scales; floats of a warpgroup.
+constexpr u32 kScales = 2 * kGroupChannels + kGroupTokens;
 
-static_assert(BLOCK_SIZE_M % 8 == 0 && BLOCK_SIZE_M >= 16 && BLOCK_SIZE_M <= 256, "columns of one wgmma");
-static_assert(kRowBlocks >= 1 && BLOCK_SIZE_N == kGroupChannels * (PINGPONG ? 1 : GROUPS), "whole row blocks a warpgroup");
-static_assert(kCluster <= 2 && kRequestedX % 8 == 0, "halves of whole swizzle atoms");
-static_assert(kSlabTokens * kVectorsOfToken == 128 * kRowBlocks, "a slab is a few whole vectors a thread");
+static_assert(kColumns % 8 == 0 && kColumns >= 16 && kColumns <= 256, "columns of one wgmma");
+static_assert(kRowBlocks >= 1 && kRows == kGroupRows * (PINGPONG ? 1 : GROUPS), "whole row blocks a warpgroup");
+static_assert(kCluster <= 2 && kRequestedX % 8 == 0 && kRequestedW % 8 == 0, "halves of whole swizzle atoms");
+static_assert(kSlabTokens * kVectorsOfToken == 128 * kVectorsOfThread, "a slab is a few whole vectors a thread");
 
 extern __shared__ __align__(1024) u8 ring_memory[];
 
@@ -224,8 +235,8 @@ __device__ __forceinline__ void release(const Shared& shared, u32 slot) {
   }
 }
 
-// Of a tile's channels, the first that a warpgroup multiplies.
-__device__ __forceinline__ u32 first_row_of(u32 group) { return PINGPONG ? 0 : group * kGroupChannels; }
+// Of a tile's rows, the first that a warpgroup multiplies.
+__device__ __forceinline__ u32 first_row_of(u32 group) { return PINGPONG ? 0 : group * kGroupRows; }
 
 // Barriers of 128 threads of one warpgroup, and of two that follow each other.
 __device__ __forceinline__ void group_barrier(u32 group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
@@ -262,10 +273,13 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
 #endif
   for (u32 s = 0; s < stages; ++s) {
     barrier_wait(shared.full + 8 * place.slot, place.parity);
-    const u64 w = wgmma_descriptor(shared.ring + place.slot * kBytesStage + first_row_of(group) * kChunkBytes);
-    const u64 x = wgmma_descriptor(shared.ring + place.slot * kBytesStage + kBytesW);
+    const u32 w = shared.ring + place.slot * kBytesStage;
+    const u64 rows = wgmma_descriptor((SWAP ? w + kBytesW : w) + first_row_of(group) * kChunkBytes);
+    const u64 columns = wgmma_descriptor(SWAP ? w : w + kBytesW);
     // Of row block r, chunk c, and step of 32 elements; a descriptor counts 16 bytes.
     constexpr u32 kStep = 32 >> 4;
+    constexpr u32 kChunkRows = kRows * kChunkBytes;
+    constexpr u32 kChunkColumns = kColumns * kChunkBytes;
 #if PRECISE
 #pragma unroll
     for (u32 c = 0; c <= kChunks; ++c) {
@@ -275,8 +289,8 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
         for (u32 r = 0; r < kRowBlocks; ++r) {
 #pragma unroll
           for (u32 step = 0; step < 4; ++step) {
-            wgmma(parts[c % kParts][r], w + (c * kChunkW + r * 64 * kChunkBytes >> 4) + kStep * step,
-                  x + (c * kChunkX >> 4) + kStep * step, step == 0 ? 0 : 1);
+            wgmma(parts[c % kParts][r], rows + (c * kChunkRows + r * 64 * kChunkBytes >> 4) + kStep * step,
+                  columns + (c * kChunkColumns >> 4) + kStep * step, step == 0 ? 0 : 1);
           }
         }
         wgmma_commit();
@@ -305,8 +319,8 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
       for (u32 step = 0; step < 4; ++step) {
 #pragma unroll
         for (u32 r = 0; r < kRowBlocks; ++r) {
-          wgmma(sums[r], w + (c * kChunkW + r * 64 * kChunkBytes >> 4) + kStep * step, x + (c * kChunkX >> 4) + kStep * step,
-                1);
+          wgmma(sums[r], rows + (c * kChunkRows + r * 64 * kChunkBytes >> 4) + kStep * step,
+                columns + (c * kChunkColumns >> 4) + kStep * step, 1);
         }
       }
     }
@@ -328,7 +342,7 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
 // The scales of a tile on their way from memory: asked for before its multiplications, needed behind them.
 struct Scales {
   static constexpr u32 kOfChannels = (kGroupChannels + 127) / 128;
-  static constexpr u32 kOfTokens = (BLOCK_SIZE_M + 127) / 128;
+  static constexpr u32 kOfTokens = (kGroupTokens + 127) / 128;
   float channels[kOfChannels];
   float biases[kOfChannels];
   float tokens[kOfTokens];
@@ -359,30 +373,18 @@ struct Scales {
     }
 #pragma unroll
     for (u32 i = 0; i < kOfTokens; ++i) {
-      if (thread + 128 * i < BLOCK_SIZE_M) scales[2 * kGroupChannels + thread + 128 * i] = tokens[i];
+      if (thread + 128 * i < kGroupTokens) scales[2 * kGroupChannels + thread + 128 * i] = tokens[i];
     }
   }
 };
 
-// (sum * sw) * sx + bias of a thread's sums of eight tokens in a row block, as [channel, channel + 8][token, token + 1].
-struct Quad {
-  float of[2][2];
-};
-__device__ __forceinline__ Quad outputs_of(const float* sums, const float (&sw)[2], const float (&bias)[2], float2 sx,
-                                           bool has_bias) {
-  Quad quad;
-#pragma unroll
-  for (u32 half = 0; half < 2; ++half) {
-#pragma unroll
-    for (u32 e = 0; e < 2; ++e) {
-      const float scaled = __fmul_rn(__fmul_rn(sums[2 * half + e], sw[half]), e == 0 ? sx.x : sx.y);
-      quad.of[half][e] = has_bias ? __fadd_rn(scaled, bias[half]) : scaled;
-    }
-  }
-  return quad;
+// (sum * sw) * sx + bias, in this order.
+__device__ __forceinline__ float output_of(float sum, float sw, float sx, float bias, bool has_bias) {
+  const float scaled = __fmul_rn(__fmul_rn(sum, sw), sx);
+  return has_bias ? __fadd_rn(scaled, bias) : scaled;
 }
-__device__ __forceinline__ u32 packed(const float (&pair)[2]) {
-  return static_cast<u32>(Output<OUT_TYPE>::convert(pair[0])) | static_cast<u32>(Output<OUT_TYPE>::convert(pair[1])) << 16;
+__device__ __forceinline__ u32 packed(float first, float second) {
+  return static_cast<u32>(Output<OUT_TYPE>::convert(first)) | static_cast<u32>(Output<OUT_TYPE>::convert(second)) << 16;
 }
 
 // A vector of outputs from shared memory to y: whole where that may be, else those inside.
@@ -407,12 +409,88 @@ __device__ __forceinline__ void store_vector(const HopperWgmmaParams& p, u32 sou
   }
 }
 
-// Sums to y, by a warpgroup: slab after slab of tokens is scaled, narrowed, turned in shared memory to rows along the
-// channels, and stored in vectors of 16 bytes. Thread t of warp w holds channels 16 w + t / 4 (+ 8) of each row block, of
-// tokens 8 j + 2 (t % 4) (+ 1).
+// A slab to y in vectors of 16 bytes: tokens from `token` on, channels from `channel` on, of the warpgroup's last tokens and
+// channels `tokens` and `channels`.
+__device__ __forceinline__ void store_slab(const HopperWgmmaParams& p, u32 slab, u32 token, u32 tokens, u32 channel,
+                                           u32 channels) {
+#pragma unroll
+  for (u32 i = 0; i < kVectorsOfThread; ++i) {
+    const u32 vector = threadIdx.x % 128 + 128 * i;
+    const u32 row = vector / kVectorsOfToken;
+    const u32 column = vector % kVectorsOfToken * kElementsOfVector;
+    if (row < tokens && column < channels && token + row < p.m && channel + column < p.n) {
+      store_vector(p, slab + row * kSlabPitch + vector % kVectorsOfToken * 16, token + row, channel + column);
+    }
+  }
+}
+
+// Sums to y, by a warpgroup: slab after slab is scaled, narrowed, brought into rows along the channels in shared memory, and
+// stored. Thread t of warp w holds rows 16 w + t / 4 (+ 8) of each row block, of columns 8 j + 2 (t % 4) (+ 1).
 //
 // One barrier a slab suffices for two buffers: who writes slab i + 2 has passed the barrier of slab i + 1, and everyone who
 // arrives there has read slab i. The first barrier holds the scales, and keeps the tile before's last slabs.
+#if SWAP
+__device__ __forceinline__ void write_outputs(const float (&sums)[kRowBlocks][kSums], const HopperWgmmaParams& p,
+                                              u32 channel, u32 token, const float* scales, u32 slabs, u32 group) {
+  const u32 lane = threadIdx.x % 32;
+  const u32 warp_row = threadIdx.x % 128 / 32 * 16;
+  group_barrier(group);
+  float sx[kRowBlocks][2];
+#pragma unroll
+  for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+      sx[r][half] = scales[2 * kGroupChannels + 64 * r + warp_row + 8 * half + lane / 4];
+    }
+  }
+  const bool has_bias = p.bias != nullptr;
+#pragma unroll
+  for (u32 first = 0; first < kColumns; first += kSlabChannels) {
+    const u32 slab = slabs + first / kSlabChannels % 2 * kSlabBytes;
+#pragma unroll
+    for (u32 j = 0; j < kSlabChannels / 8; j += 2) {  // Sixteen channels; of the last ones there may be eight.
+      float2 sw[2];
+      float2 bias[2];
+#pragma unroll
+      for (u32 i = 0; i < 2; ++i) {
+        const u32 at = first + 8 * (j + i) + lane % 4 * 2;
+        const bool inside = first + 8 * (j + i) < kColumns;
+        sw[i] = inside ? *reinterpret_cast<const float2*>(scales + at) : make_float2(0.0f, 0.0f);
+        bias[i] = inside ? *reinterpret_cast<const float2*>(scales + kGroupChannels + at) : make_float2(0.0f, 0.0f);
+      }
+#pragma unroll
+      for (u32 r = 0; r < kRowBlocks; ++r) {
+        u32 matrices[4] = {0, 0, 0, 0};  // Of 8 tokens and 8 channels: the second tokens, then the second channels.
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+          if (first + 8 * (j + i) >= kColumns) continue;
+#pragma unroll
+          for (u32 half = 0; half < 2; ++half) {
+            const float* const pair = &sums[r][(first / 8 + j + i) * 4 + 2 * half];
+            const float left = output_of(pair[0], sw[i].x, sx[r][half], bias[i].x, has_bias);
+            const float right = output_of(pair[1], sw[i].y, sx[r][half], bias[i].y, has_bias);
+            if constexpr (OUT_TYPE == 2) {
+              const u32 row = 64 * r + warp_row + 8 * half + lane / 4;
+              asm volatile(
+                  "st.shared.v2.f32 [%0], {%1, %2};" ::"r"(slab + row * kSlabPitch + (8 * (j + i) + lane % 4 * 2) * 4),
+                  "f"(left), "f"(right)
+                  : "memory");
+            } else {
+              matrices[2 * i + half] = packed(left, right);
+            }
+          }
+        }
+        if constexpr (OUT_TYPE != 2) {
+          stmatrix_x4(slab + (64 * r + warp_row + lane / 8 % 2 * 8 + lane % 8) * kSlabPitch + (j + lane / 16) * 16,
+                      matrices);
+        }
+      }
+    }
+    group_barrier(group);
+    store_slab(p, slab, token, kSlabTokens, channel + first, kColumns - first);
+  }
+}
+#else
 __device__ __forceinline__ void write_outputs(const float (&sums)[kRowBlocks][kSums], const HopperWgmmaParams& p,
                                               u32 channel, u32 token, const float* scales, u32 slabs, u32 group) {
   const u32 lane = threadIdx.x % 32;
@@ -431,47 +509,40 @@ __device__ __forceinline__ void write_outputs(const float (&sums)[kRowBlocks][kS
   const float* const sx = scales + 2 * kGroupChannels + lane % 4 * 2;
   const bool has_bias = p.bias != nullptr;
 #pragma unroll
-  for (u32 first = 0; first < BLOCK_SIZE_M; first += kSlabTokens) {
+  for (u32 first = 0; first < kColumns; first += kSlabTokens) {
     const u32 slab = slabs + first / kSlabTokens % 2 * kSlabBytes;
 #pragma unroll
     for (u32 r = 0; r < kRowBlocks; ++r) {
-      if constexpr (OUT_TYPE == 2) {
-        const Quad quad =
-            outputs_of(&sums[r][first / 2], sw[r], bias[r], *reinterpret_cast<const float2*>(sx + first), has_bias);
-        const u32 at = slab + lane % 4 * 2 * kSlabPitch + (64 * r + warp_row + lane / 4) * 4;
+      u32 matrices[4] = {0, 0, 0, 0};  // Of 8 channels and 8 tokens: the second channels, then the second tokens.
+#pragma unroll
+      for (u32 j = 0; j < kSlabTokens / 8; ++j) {
+        if (first + 8 * j >= kColumns) continue;  // The last slab may be half a one.
+        const float2 scale = *reinterpret_cast<const float2*>(sx + first + 8 * j);
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
-#pragma unroll
-          for (u32 e = 0; e < 2; ++e) {
-            asm volatile("st.shared.f32 [%0], %1;" ::"r"(at + e * kSlabPitch + 32 * half), "f"(quad.of[half][e]) : "memory");
+          const float* const pair = &sums[r][(first / 8 + j) * 4 + 2 * half];
+          const float left = output_of(pair[0], sw[r][half], scale.x, bias[r][half], has_bias);
+          const float right = output_of(pair[1], sw[r][half], scale.y, bias[r][half], has_bias);
+          if constexpr (OUT_TYPE == 2) {
+            const u32 at = slab + lane % 4 * 2 * kSlabPitch + (64 * r + warp_row + 8 * half + lane / 4) * 4;
+            asm volatile("st.shared.f32 [%0], %1;\nst.shared.f32 [%2], %3;" ::"r"(at), "f"(left), "r"(at + kSlabPitch),
+                         "f"(right)
+                         : "memory");
+          } else {
+            matrices[2 * j + half] = packed(left, right);
           }
         }
-      } else {
-        u32 matrices[4] = {0, 0, 0, 0};
-#pragma unroll
-        for (u32 j = 0; j < 2; ++j) {
-          if (first + 8 * j >= BLOCK_SIZE_M) continue;  // The last slab may be half a one.
-          const Quad quad = outputs_of(&sums[r][first / 2 + 4 * j], sw[r], bias[r],
-                                       *reinterpret_cast<const float2*>(sx + first + 8 * j), has_bias);
-          matrices[2 * j] = packed(quad.of[0]);
-          matrices[2 * j + 1] = packed(quad.of[1]);
-        }
+      }
+      if constexpr (OUT_TYPE != 2) {
         stmatrix_x4_transposed(slab + (lane / 16 * 8 + lane % 8) * kSlabPitch + (64 * r + warp_row + lane / 8 % 2 * 8) * 2,
                                matrices);
       }
     }
     group_barrier(group);
-#pragma unroll
-    for (u32 r = 0; r < kRowBlocks; ++r) {
-      const u32 vector = threadIdx.x % 128 + 128 * r;
-      const u32 row = vector / kVectorsOfToken;
-      const u32 column = channel + vector % kVectorsOfToken * kElementsOfVector;
-      if (first + row < BLOCK_SIZE_M && token + first + row < p.m && column < p.n) {
-        store_vector(p, slab + row * kSlabPitch + vector % kVectorsOfToken * 16, token + first + row, column);
-      }
-    }
+    store_slab(p, slab, token + first, kColumns - first, channel, kSlabChannels);
   }
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(kConsumers + kProducers, 1)
     octile_hopper_wgmma(const __grid_constant__ TensorMap map_w, const __grid_constant__ TensorMap map_x,
@@ -507,7 +578,9 @@ extern "C" __global__ void __launch_bounds__(kConsumers + kProducers, 1)
   } else {
     if constexpr (kMovesRegisters) take_registers<kConsumerRegisters>();
     const u32 group = threadIdx.x / 128;
-    const u32 first_row = first_row_of(group);
+    // Of a tile, what this warpgroup multiplies begins there.
+    const u32 first_channel = SWAP ? 0 : first_row_of(group);
+    const u32 first_token = SWAP ? first_row_of(group) : 0;
     float* const group_scales = scales + group * kScales;
     const u32 group_slabs = slabs + group * 2 * kSlabBytes;
     const u32 stages = stages_of(p);
@@ -519,11 +592,11 @@ extern "C" __global__ void __launch_bounds__(kConsumers + kProducers, 1)
         return;
       }
       Scales loaded;
-      loaded.load(p, tile.channel + first_row, tile.token);
+      loaded.load(p, tile.channel + first_channel, tile.token + first_token);
       float sums[kRowBlocks][kSums];
       multiply(sums, stages, tile, group, shared, place);
       loaded.store(group_scales);
-      write_outputs(sums, p, tile.channel + first_row, tile.token, group_scales, group_slabs, group);
+      write_outputs(sums, p, tile.channel + first_channel, tile.token + first_token, group_scales, group_slabs, group);
     });
   }
   if constexpr (kCluster > 1) cluster_meeting();  // Arrivals and bytes for this block have come, or will not.

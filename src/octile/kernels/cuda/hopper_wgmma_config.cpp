@@ -16,10 +16,10 @@ namespace {
 constexpr int kRegistersPerSm = 65536;
 constexpr int kMostRowBlocks = 3;
 // ptxas wants every operand of one instruction within the registers that a thread starts with.
-constexpr int kMostTokensOfThreeGroups = 192;
+constexpr int kMostColumnsOfThreeGroups = 192;
 
 constexpr std::array kKeys = {ConfigKey{"BLOCK_SIZE_M", 16, 256, std::nullopt},
-                              ConfigKey{"BLOCK_SIZE_N", 64, 256, std::nullopt},
+                              ConfigKey{"BLOCK_SIZE_N", 16, 256, std::nullopt},
                               ConfigKey{"BLOCK_SIZE_K", 128, 256, 128, KeyValues::powers_of_two},
                               ConfigKey{"num_stages", 2, 32, std::nullopt},
                               ConfigKey{"WARPGROUPS", 1, 3, 2},
@@ -28,6 +28,7 @@ constexpr std::array kKeys = {ConfigKey{"BLOCK_SIZE_M", 16, 256, std::nullopt},
                               ConfigKey{"CLUSTER_N", 1, 2, 1},
                               ConfigKey{"GROUP_SIZE_M", 1, 1024, 8},
                               ConfigKey{"PREFETCH", 0, 32, 0},
+                              ConfigKey{"SWAP", 0, 1, 0},
                               ConfigKey{"PDL", 0, 2, 1}};
 
 Error illegal(const WgmmaTile& tile, std::string_view reason) {
@@ -53,7 +54,8 @@ Expected<WgmmaTile> parse_wgmma_tile(const TileConfig& config) {
   tile.cluster_n = values[7];
   tile.group_m = values[8];
   tile.prefetch = values[9];
-  tile.pdl = static_cast<Pdl>(values[10]);
+  tile.swap = values[10] != 0;
+  tile.pdl = static_cast<Pdl>(values[11]);
   return tile;
 }
 
@@ -75,23 +77,26 @@ TileConfig to_config(const WgmmaTile& tile) {
   set_unless("CLUSTER_N", tile.cluster_n, defaults.cluster_n);
   set_unless("GROUP_SIZE_M", tile.group_m, defaults.group_m);
   set_unless("PREFETCH", tile.prefetch, defaults.prefetch);
+  set_unless("SWAP", tile.swap ? 1 : 0, 0);
   set_unless("PDL", static_cast<int>(tile.pdl), static_cast<int>(defaults.pdl));
   return config;
 }
 
 std::int64_t WgmmaTile::shared_bytes(DType out_dtype) const noexcept {
-  // Two slabs of outputs a warpgroup, 16 tokens of 16-bit channels or eight of fp32; kSlabBytes of hopper_wgmma.cuh.
-  const std::int64_t slab_tokens = size_of(out_dtype) == 4 ? 8 : 16;
-  const std::int64_t group_channels = std::int64_t{64} * row_blocks();
-  const std::int64_t slabs = 2 * slab_tokens * (group_channels * size_of(out_dtype) + 16);
-  const std::int64_t scales = 4 * (2 * group_channels + tokens);
+  // Two slabs of outputs a warpgroup: 16 tokens of 16-bit channels or eight of fp32, swapped 64 bytes of channels of its
+  // tokens; kSlabBytes and kScales of hopper_wgmma.cuh.
+  constexpr std::int64_t kSwappedBytes = 64;
+  const std::int64_t group_rows = std::int64_t{64} * row_blocks();
+  const std::int64_t slab_tokens = swap ? group_rows : (size_of(out_dtype) == 4 ? 8 : 16);
+  const std::int64_t slabs = 2 * slab_tokens * ((swap ? kSwappedBytes : group_rows * size_of(out_dtype)) + 16);
+  const std::int64_t scales = 4 * (swap ? 2 * channels + group_rows : 2 * group_rows + tokens);
   return stages * (stage_bytes() + 16) + groups * (slabs + scales);
 }
 
 int WgmmaTile::registers(Accumulate accumulate) const noexcept {
   constexpr int kBesideSums = 36;  // Seen with no spills: 27 to 36, and two more for each row block.
   const int sets = accumulate == Accumulate::precise ? 1 + std::min(block_k / 128, 2) : 1;
-  return sets * row_blocks() * tokens / 2 + kBesideSums + 2 * row_blocks();
+  return sets * row_blocks() * columns() / 2 + kBesideSums + 2 * row_blocks();
 }
 
 int WgmmaTile::most_registers() const noexcept {
@@ -113,15 +118,18 @@ int resident_blocks(const Problem& problem, const WgmmaTile& tile) noexcept {
 }
 
 Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) {
-  if (tile.tokens % 8 != 0) {
-    return illegal(tile, "BLOCK_SIZE_M: want a multiple of 8 tokens");
+  const char* const rows_key = tile.swap ? "BLOCK_SIZE_M" : "BLOCK_SIZE_N";
+  const char* const columns_key = tile.swap ? "BLOCK_SIZE_N" : "BLOCK_SIZE_M";
+  if (tile.columns() % 8 != 0) {
+    return illegal(tile, format("{}: want a multiple of 8 {}", columns_key, tile.swap ? "channels" : "tokens"));
   }
   if (tile.in_turn && tile.groups < 2) {
     return illegal(tile, "PINGPONG wants two WARPGROUPS or more");
   }
   const int share = 64 * (tile.in_turn ? 1 : tile.groups);
-  if (tile.channels % share != 0 || tile.row_blocks() > kMostRowBlocks) {
-    return illegal(tile, format("BLOCK_SIZE_N: want a multiple of {} channels, {} at most", share, kMostRowBlocks * share));
+  if (tile.rows() % share != 0 || tile.row_blocks() > kMostRowBlocks) {
+    return illegal(tile, format("{}: want a multiple of {} {}, {} at most", rows_key, share,
+                                tile.swap ? "tokens" : "channels", kMostRowBlocks * share));
   }
   if (tile.cluster() > 2) {
     return illegal(tile, "CLUSTER_M and CLUSTER_N: want one of them to be 1");
@@ -129,8 +137,11 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
   if (tile.cluster_n == 2 && tile.tokens % 16 != 0) {
     return illegal(tile, "CLUSTER_N = 2 wants BLOCK_SIZE_M to be a multiple of 16");
   }
-  if (tile.groups == 3 && tile.tokens > kMostTokensOfThreeGroups) {
-    return illegal(tile, format("three WARPGROUPS want BLOCK_SIZE_M <= {}", kMostTokensOfThreeGroups));
+  if (tile.cluster_m == 2 && tile.channels % 16 != 0) {
+    return illegal(tile, "CLUSTER_M = 2 wants BLOCK_SIZE_N to be a multiple of 16");
+  }
+  if (tile.groups == 3 && tile.columns() > kMostColumnsOfThreeGroups) {
+    return illegal(tile, format("three WARPGROUPS want {} <= {}", columns_key, kMostColumnsOfThreeGroups));
   }
   if (const int wanted = tile.registers(problem.accumulate), most = tile.most_registers(); wanted > most) {
     return illegal(tile, format("sums want about {} registers a thread, {} threads have {}", wanted, tile.threads(), most));
@@ -147,11 +158,17 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
 
 std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate) {
   const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
-  return {format("BLOCK_SIZE_M={}", tile.tokens),  format("BLOCK_SIZE_N={}", tile.channels),
-          format("BLOCK_SIZE_K={}", tile.block_k), format("STAGES={}", tile.stages),
-          format("GROUPS={}", tile.groups),        format("PINGPONG={}", tile.in_turn ? 1 : 0),
-          format("CLUSTER_M={}", tile.cluster_m),  format("CLUSTER_N={}", tile.cluster_n),
-          format("OUT_TYPE={}", out_type),         format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+  return {format("BLOCK_SIZE_M={}", tile.tokens),
+          format("BLOCK_SIZE_N={}", tile.channels),
+          format("BLOCK_SIZE_K={}", tile.block_k),
+          format("STAGES={}", tile.stages),
+          format("GROUPS={}", tile.groups),
+          format("PINGPONG={}", tile.in_turn ? 1 : 0),
+          format("CLUSTER_M={}", tile.cluster_m),
+          format("CLUSTER_N={}", tile.cluster_n),
+          format("SWAP={}", tile.swap ? 1 : 0),
+          format("OUT_TYPE={}", out_type),
+          format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
 }
 
 }  // namespace octile::cuda

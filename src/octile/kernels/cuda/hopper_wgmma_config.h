@@ -18,8 +18,8 @@ inline constexpr std::int64_t kSharedPerSm = 228 << 10;
 inline constexpr std::int64_t kSharedPerBlock = 1 << 10;  // What the driver keeps of it for each block.
 
 struct WgmmaTile {
-  int tokens = 128;      // 16..256 in steps of 8: columns of one multiplication.
-  int channels = 128;    // 64..256 in steps of 64.
+  int tokens = 128;      // 16..256 in steps of 8: columns of one multiplication; with `swap` 64..256 in steps of 64.
+  int channels = 128;    // 64..256 in steps of 64; with `swap` 16..256 in steps of 8.
   int block_k = 128;     // Elements of K a stage: 128 or 256.
   int stages = 4;        // Of the ring: all of them are buffers.
   int groups = 2;        // Warpgroups that multiply: 1..3.
@@ -27,11 +27,14 @@ struct WgmmaTile {
   int cluster_m = 1;     // Token tiles that share the loads of their weights: 1 or 2.
   int cluster_n = 1;     // Tiles of channels that share the loads of their codes: 1 or 2. One of the two only.
   int group_m = 8;       // Token tiles in a row for each tile of channels.
+  bool swap = false;     // The tokens are the 64-row operand of a multiplication, the channels the other.
   int prefetch = 0;      // Stages of weights asked for before the kernel before has ended; 0: the whole ring.
   Pdl pdl = Pdl::consume;
 
   int cluster() const noexcept { return cluster_m * cluster_n; }
-  int row_blocks() const noexcept { return channels / 64 / (in_turn ? 1 : groups); }  // Of 64 channels, a warpgroup's.
+  int rows() const noexcept { return swap ? tokens : channels; }                    // Of the 64-row operand,
+  int columns() const noexcept { return swap ? channels : tokens; }                 // of the other.
+  int row_blocks() const noexcept { return rows() / 64 / (in_turn ? 1 : groups); }  // Of 64 rows, a warpgroup's.
   int threads() const noexcept { return 128 * groups + (groups > 1 ? 128 : 64); }
   int registers(Accumulate accumulate) const noexcept;  // About what a multiplying thread wants.
   int most_registers() const noexcept;                  // What it can have.

@@ -47,7 +47,8 @@ static_assert(sizeof(HopperWgmmaParams) == 88);
 std::size_t box_of(const WgmmaTile& tile) noexcept {
   constexpr int kWhole = 64;
   constexpr int kHalf = 32;
-  const int rows = tile.channels / tile.cluster_m % kWhole == 0 ? kWhole : kHalf;
+  const int requested = tile.channels / tile.cluster_m;
+  const int rows = tile.swap ? requested : (requested % kWhole == 0 ? kWhole : kHalf);
   return static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, rows) - kWeightBoxRows.begin());
 }
 
