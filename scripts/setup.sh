@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Octile need and is missing. Does nothing, quickly, where all is there.
 #   scripts/setup.sh          compiler, CMake, libraries, and a Python environment in .venv for the tests' oracles
-#   scripts/setup.sh test     NVRTC as well, from PyPI, where no CUDA toolkit is, and an emulator of older CPUs
+#   scripts/setup.sh test     NVRTC as well, from PyPI, where no CUDA toolkit is, an emulator of older CPUs, and two MPI libraries
 #   scripts/setup.sh cutlass  CUTLASS's headers as well, from PyPI; nvcc is not installed
 #   scripts/setup.sh python   what `pip install .` and its tests need as well
 #   scripts/setup.sh browser  Chromium and what drives it as well, for the test of HTML reports
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 packages="g++ cmake ninja-build pkg-config libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libdnnl-dev
 libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev node-d3 python3 python3-venv"
 if [ "${1:-}" = test ]; then
-  packages="$packages qemu-user"
+  packages="$packages qemu-user libopenmpi-dev openmpi-bin libmpich-dev mpich"
 fi
 if [ "${1:-}" = python ]; then
   packages="$packages python3-dev python3-pip ccache"

@@ -22,7 +22,7 @@ class Log : public ::testing::Test {
   }
   void TearDown() override {
     set_log_sink(previous_);
-    for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) {
+    for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
       ::unsetenv(name);
     }
   }
@@ -30,7 +30,7 @@ class Log : public ::testing::Test {
 };
 
 TEST_F(Log, InfoIsSaidOnlyOnRankZeroOfADistributedRun) {
-  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) {
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     g_seen.clear();
     ::setenv(name, "3", 1);
     log_info("from rank {}", 3);

@@ -32,14 +32,16 @@ set(ENV{OCTILE_TABLE_PATH} "")
 
 want_file("${LIBDIR}/liboctile.so")
 want_file("${DATADIR}/octile/tables/NVIDIA_L40S/README.md")
-if(EXISTS "${BUILD}/liboctile_onednn.so")
-  want_file("${LIBDIR}/octile/liboctile_onednn.so")
-endif()
+foreach(component onednn openmpi mpich)
+  if(EXISTS "${BUILD}/liboctile_${component}.so")
+    want_file("${LIBDIR}/octile/liboctile_${component}.so")
+  endif()
+endforeach()
 
-# The binaries start where neither CUDA nor oneDNN is: those are opened at run time.
+# The binaries start where neither CUDA nor oneDNN nor MPI is: those are opened at run time.
 foreach(binary "bin/octile" "${LIBDIR}/liboctile.so")
   run("what ${binary} needs" ldd "${prefix}/${binary}")
-  if(RUN_OUTPUT MATCHES "(cuda|nvrtc|cublas|dnnl|gomp|not found)[^\n]*")
+  if(RUN_OUTPUT MATCHES "(cuda|nvrtc|cublas|dnnl|gomp|libmpi|not found)[^\n]*")
     message(FATAL_ERROR "${binary} needs ${CMAKE_MATCH_0}")
   endif()
 endforeach()

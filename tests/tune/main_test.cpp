@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The test program's main: also the worker process of the tests ("worker SCENARIO --parent PID") and a whole tuner that a
-// test may kill ("tune SCENARIO DIRECTORY [--resume] [--shard-2-of-8] [--devices] [M...]"; with
-// --devices on two).
+// test may kill ("tune SCENARIO DIRECTORY [--resume] [--shard-2-of-8] [--devices] [--mpi-openmpi] [M...]"; with
+// --devices on two, with --mpi-... as one process of a job, whose pid it leaves in the directory).
 #include "octile/table/table_store.h"
+#include "octile/tune/mpi_run.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
 
 namespace octile::test {
 
@@ -67,14 +73,53 @@ int worker_main(int argc, char** argv) {
   return serve_worker(std::atoi(argv[4]), finder_of(backend));
 }
 
+int status_of(const Expected<TuneSummary>& summary) {
+  if (!summary) {
+    std::fprintf(stderr, "%s\n", summary.error().message.c_str());
+    return 1;
+  }
+  for (const std::string& note : summary->notes) {
+    std::fprintf(stderr, "%s\n", note.c_str());
+  }
+  if (summary->interrupted_by != 0) {
+    return 128 + summary->interrupted_by;
+  }
+  return summary->failure ? 1 : 0;
+}
+
+int tune_over_mpi(const TuneOptions& options, const std::string& scenario, MpiLibrary library) {
+  const auto fail = [](const Error& error) {
+    std::fprintf(stderr, "%s\n", error.message.c_str());
+    return 1;
+  };
+  const Expected<std::unique_ptr<MpiJob>> job = MpiJob::join(library);
+  if (!job) {
+    return fail(job.error());
+  }
+  std::ofstream(options.tables + "/rank-" + std::to_string((*job)->rank()) + ".pid") << ::getpid();
+  const SimulatedBackend backend(parse_scenario(scenario));
+  const auto tune_all = [&](HostedRun& run) {
+    std::fprintf(stderr, "%s\n", run.description().c_str());
+    TuneOptions on_all = options;
+    on_all.devices = run.groups().at(0);
+    on_all.progress = [](const TuneProgress& progress) { std::fprintf(stderr, "%s\n", progress.doing.c_str()); };
+    return status_of(tune_with(on_all, run.hooks()));
+  };
+  const std::vector<std::string> ids = options.devices.empty() ? std::vector<std::string>{"fake"} : options.devices;
+  return run_over_mpi(**job, ids, options, process_hooks(backend), {tune_all, fail});
+}
+
 int tune_main(int argc, char** argv) {
   TuneOptions options = tune_options(argv[3], argv[2]);
   std::vector<std::int64_t> m_list;
+  std::optional<MpiLibrary> mpi;
   for (int i = 4; i < argc; ++i) {
     if (std::strcmp(argv[i], "--resume") == 0) {
       options.resume = true;
     } else if (std::strcmp(argv[i], "--devices") == 0) {
       options.devices = {"fake", "fake1"};
+    } else if (std::string_view(argv[i]).starts_with("--mpi-")) {
+      mpi = parse_mpi_library(argv[i] + std::strlen("--mpi-")).value();
     } else if (std::sscanf(argv[i], "--shard-%d-of-%d", &options.shard.index, &options.shard.count) == 2) {
     } else {
       m_list.push_back(std::atoll(argv[i]));
@@ -83,15 +128,7 @@ int tune_main(int argc, char** argv) {
   if (!m_list.empty()) {
     options.m_list = m_list;
   }
-  const Expected<TuneSummary> summary = tune_in_processes(options, argv[2]);
-  if (!summary) {
-    std::fprintf(stderr, "%s\n", summary.error().message.c_str());
-    return 1;
-  }
-  if (summary->interrupted_by != 0) {
-    return 128 + summary->interrupted_by;
-  }
-  return summary->failure ? 1 : 0;
+  return mpi ? tune_over_mpi(options, argv[2], *mpi) : status_of(tune_in_processes(options, argv[2]));
 }
 
 }  // namespace

@@ -175,6 +175,12 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->excludes(command->get_option("--device"));
+  add_parsed<parse_mpi_library>(
+      *command, "--mpi", args.tune.mpi, "LIBRARY",
+      "Over hosts, started by an MPI launcher: rank 0 tunes, every rank lends its devices; openmpi, "
+      "mpich, or auto (default): whichever started the process")
+      ->expected(0, 1)
+      ->default_str(to_string(MpiLibrary::automatic));
   add_parsed<parse_shard>(*command, "--shard", args.tune.shard, "I/N",
                           "Measure the I-th of N shares of the points; `octile table merge` unites the tables of all");
   command->footer(
@@ -183,7 +189,8 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       "  octile tune --model qwen3-8b --time-budget 2m\n"
       "  octile tune --model ./config.json --tp 2 --m 1,2,4,8,16 --tables ./tables\n"
       "  octile tune --n 6144 --k 4096 --thorough\n"
-      "  octile tune --from-log untuned.jsonl --time-budget 5m");
+      "  octile tune --from-log untuned.jsonl --time-budget 5m\n"
+      "  mpirun -n 4 octile tune --mpi --devices all --model qwen3-8b --tables ./tables");
   command->callback([&] { action = [&] { return run_tune(args.tune, args.command_line); }; });
 }
 

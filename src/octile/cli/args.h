@@ -2,6 +2,7 @@
 // The arguments of each command as plain data: app.cpp fills them in, so that only it needs the option parser's header.
 #pragma once
 
+#include "octile/tune/mpi_job.h"
 #include "octile/tune/shard.h"
 
 #include <cstdint>
@@ -43,6 +44,7 @@ struct TuneArgs {
   MeasureArgs measure;
   std::string from_log;              // Of OCTILE_UNTUNED_LOG, in place of shapes and M; empty: none.
   std::vector<std::string> devices;  // Ids, or "all" alone, in place of the one device; empty: none.
+  std::optional<MpiLibrary> mpi;     // Not set: one process.
   Shard shard;
   bool thorough = false;
   bool resume = false;

@@ -11,12 +11,15 @@
 #include "octile/report/html_report.h"
 #include "octile/report/text_report.h"
 #include "octile/table/table_store.h"
+#include "octile/tune/mpi_run.h"
+#include "octile/tune/run_hooks.h"
 #include "octile/tune/sweep.h"
 #include "octile/tune/tune.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
 namespace octile::cli {
 namespace {
@@ -102,12 +105,12 @@ Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector
   return {};
 }
 
-// Of --device or --devices, those that are alike together.
-Expected<DeviceGroups> device_groups(const TuneArgs& args, const RunOptions& options) {
+// Of --device or --devices, here.
+std::vector<std::string> device_ids(const TuneArgs& args) {
   if (args.devices.empty()) {
-    return DeviceGroups{{options.device}};
+    return {args.measure.device};
   }
-  return group_devices(args.devices == std::vector<std::string>{"all"} ? devices_to_tune() : args.devices, options);
+  return args.devices == std::vector<std::string>{"all"} ? devices_to_tune() : args.devices;
 }
 
 // "report.html" as "report.cuda_0.html", where several groups write one each.
@@ -122,7 +125,7 @@ std::string html_of(const std::string& path, const std::string& device) {
 }
 
 // One run on devices that are alike, with its report, which also goes to `html`. The exit status.
-int tune_group(const TuneArgs& args, TuneOptions options, const std::string& html) {
+int tune_group(const TuneArgs& args, TuneOptions options, const RunHooks& hooks, const std::string& html) {
   std::vector<std::string> notes;
   if (Expected<void> known = args.from_log.empty() ? fill_shapes(args, options) : fill_uses(args, options, notes); !known) {
     return fail(known.error());
@@ -133,7 +136,7 @@ int tune_group(const TuneArgs& args, TuneOptions options, const std::string& htm
   auto summary = [&] {
     Progress progress;
     options.progress = progress.callback();
-    return tune(options);
+    return tune_with(options, hooks);
   }();
   if (!summary) {
     return fail(summary.error());
@@ -156,6 +159,38 @@ int tune_group(const TuneArgs& args, TuneOptions options, const std::string& htm
   return kDone;
 }
 
+// Groups run one after the other, each with an equal share of the budget; the first that does not end well sets the status,
+// an interrupt ends all.
+int tune_groups(const TuneArgs& args, TuneOptions options, const DeviceGroups& groups, const RunHooks& hooks) {
+  int status = kDone;
+  options.time_budget_s /= static_cast<double>(groups.size());
+  for (const std::vector<std::string>& group : groups) {
+    options.device = group.front();
+    options.devices = group;
+    if (groups.size() > 1) {
+      std::fputs(format("octile: tuning on {}\n", join(group, ", ")).c_str(), stderr);
+    }
+    const int of_group = tune_group(args, options, hooks, groups.size() > 1 ? html_of(args.html, group.front()) : args.html);
+    status = status == kDone ? of_group : status;
+    if (of_group > 128) {
+      break;
+    }
+  }
+  return status;
+}
+
+int tune_over_hosts(const TuneArgs& args, const TuneOptions& options) {
+  const Expected<std::unique_ptr<MpiJob>> job = MpiJob::join(*args.mpi);
+  if (!job) {
+    return fail(job.error());
+  }
+  const auto tune_all = [&](HostedRun& run) {
+    std::fputs(format("octile: tuning over MPI: {}\n", run.description()).c_str(), stderr);
+    return tune_groups(args, options, run.groups(), run.hooks());
+  };
+  return run_over_mpi(**job, device_ids(args), options, default_hooks(), {tune_all, fail});
+}
+
 }  // namespace
 
 int run_tune(const TuneArgs& args, const std::string& command_line) {
@@ -165,27 +200,12 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
   options.thorough = args.thorough;
   options.resume = args.resume;
   options.shard = args.shard;
-  const Expected<DeviceGroups> groups = device_groups(args, options);
-  if (!groups) {
-    return fail(groups.error());
+  if (args.mpi) {
+    return tune_over_hosts(args, options);
   }
-  // Groups run one after the other, each with an equal share of the budget; the first that does not end well sets the
-  // status, an interrupt ends all.
-  int status = kDone;
-  options.time_budget_s /= static_cast<double>(groups->size());
-  for (const std::vector<std::string>& group : *groups) {
-    options.device = group.front();
-    options.devices = group;
-    if (groups->size() > 1) {
-      std::fputs(format("octile: tuning on {}\n", join(group, ", ")).c_str(), stderr);
-    }
-    const int of_group = tune_group(args, options, groups->size() > 1 ? html_of(args.html, group.front()) : args.html);
-    status = status == kDone ? of_group : status;
-    if (of_group > 128) {
-      break;
-    }
-  }
-  return status;
+  const Expected<DeviceGroups> groups =
+      args.devices.empty() ? DeviceGroups{{options.device}} : group_devices(device_ids(args), options);
+  return groups ? tune_groups(args, options, *groups, default_hooks()) : fail(groups.error());
 }
 
 }  // namespace octile::cli

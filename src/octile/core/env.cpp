@@ -50,6 +50,12 @@ constexpr std::array kVariables = {
         "Lets the CUTLASS component serve on other GPUs than sm_89 and sm_120, through PTX: to check its results, not for "
         "speed.",
         ""},
+    Variable{"OCTILE_MPI_PATH", Type::text, "", "Tuning over hosts",
+             "The MPI component, liboctile_openmpi.so or liboctile_mpich.so, or the folder that holds it; no other place is "
+             "searched then.",
+             ""},
+    Variable{"OCTILE_MPI_HOST", Type::text, "", "Tuning over hosts",
+             "Name of this host among those of tune --mpi, where several have the same host name (as containers may).", ""},
     Variable{"OCTILE_LOG_LEVEL", Type::choice, "info", "Logging", "Least severe message that is written to stderr.", "", 0,
              0, "debug|info|warning|error|off"},
 };

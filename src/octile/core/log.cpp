@@ -50,7 +50,7 @@ spdlog::logger& logger() {
 }  // namespace
 
 bool is_rank_zero() {
-  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"}) {
+  for (const char* name : {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     const char* text = std::getenv(name);
     if (text == nullptr || *text == '\0') {
       continue;

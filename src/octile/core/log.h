@@ -16,7 +16,7 @@ void log_message(LogLevel level, std::string_view message);
 bool is_logged(LogLevel level);
 // Says it once per process and `key`.
 void log_once(LogLevel level, std::string_view key, std::string_view message);
-// True unless RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK names a rank other than 0.
+// True unless RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK names a rank other than 0.
 bool is_rank_zero();
 
 // Tests replace the sink to see what was logged; nullptr restores stderr. Returns the previous one.

@@ -20,6 +20,7 @@ struct DeviceInfo {
   std::string arch;   // CPU: the instruction set ("amx", "avx512bf16", "avx512", "avx2", "generic"); GPU: "sm_89", "sm_90".
   std::string model;  // The name before it was made fit for a file name.
   int sm_count = 0;   // GPU: multiprocessors; CPU: threads of the pool.
+  std::string uuid;   // GPU: "GPU-1f2e...", the same in every process that sees it; empty on a CPU or where unknown.
   std::int64_t llc_bytes = 0;            // Last-level cache.
   std::int64_t memory_bytes = 0;         // Device memory; CPU: what the process may use (cgroup limits respected).
   std::int64_t shared_memory_bytes = 0;  // GPU: shared memory a block may opt in to; 0 on a CPU.

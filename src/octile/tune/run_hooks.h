@@ -6,6 +6,7 @@
 #include "octile/tune/tune.h"
 #include "octile/tune/verify.h"
 #include "octile/tune/worker.h"
+#include "octile/tune/worker_process.h"
 
 #include <functional>
 #include <string>
@@ -13,10 +14,18 @@
 
 namespace octile {
 
+// Where a device's worker runs, and what the device is called there.
+struct WorkerPlace {
+  WorkerLauncher launcher;
+  std::string device;
+};
+
 struct RunHooks {
   DeviceFinder find_device;  // Where devices and families come from, here and in an in-process worker.
   std::function<double(const std::string& device)> clock_s;  // Seconds since some moment.
   bool in_process = false;  // Measure in this process instead of in a worker: no crash is survived.
+  // Not set: every device is here, under its own name.
+  std::function<WorkerPlace(const std::string& device)> place = {};
 };
 // find_device(), the steady clock, a worker process.
 RunHooks default_hooks();

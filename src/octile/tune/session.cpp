@@ -65,7 +65,8 @@ Session::Session(const RunOptions& options, const RunHooks& hooks, const Measure
                                    : options.candidate_timeout_s),
       start_s_(links.start_s.value_or(hooks.clock_s(options.device))),
       turn_(links.turn),
-      client_(options.worker_command) {
+      place_(hooks.place ? hooks.place(options.device) : WorkerPlace{launcher_here(options.worker_command), options.device}),
+      client_(place_.launcher) {
   if (hooks.in_process) {
     server_ = std::make_unique<WorkerServer>(hooks.find_device);
   }
@@ -152,7 +153,7 @@ Expected<void> Session::start() {
     }
   }
   is_open_ = true;
-  Expected<json> answer = ask_or_fail({{"command", "open"}, {"device", device_}, {"settings", to_json(settings_)}});
+  Expected<json> answer = ask_or_fail({{"command", "open"}, {"device", place_.device}, {"settings", to_json(settings_)}});
   if (answer && n_ > 0) {
     answer = ask_or_fail({{"command", "shape"}, {"n", n_}, {"k", k_}});
   }

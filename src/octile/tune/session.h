@@ -88,6 +88,7 @@ class Session {
   double start_s_;
   std::mutex* turn_;
   SignalWatch signals_;
+  WorkerPlace place_;
   WorkerClient client_;
   std::unique_ptr<WorkerServer> server_;  // In process.
   bool is_open_ = false;

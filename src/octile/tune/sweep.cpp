@@ -113,6 +113,23 @@ TableKey table_key(const DeviceInfo& device, const Problem& problem, const std::
   return key;
 }
 
+std::string difference_of_keys(const std::string& a, const HardKeys& keys_a, const std::string& b, const HardKeys& keys_b) {
+  const auto value_of = [](const HardKeys& keys, const std::string& name) {
+    const auto found = keys.find(name);
+    return found == keys.end() ? std::string("not there") : found->second;
+  };
+  HardKeys all = keys_a;
+  all.insert(keys_b.begin(), keys_b.end());
+  for (const auto& key : all) {
+    const std::string in_a = value_of(keys_a, key.first);
+    const std::string in_b = value_of(keys_b, key.first);
+    if (in_a != in_b) {
+      return format("{} of {} is {}, of {} {}", key.first, a, in_a, b, in_b);
+    }
+  }
+  return {};
+}
+
 HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, const RunOptions& options) {
   HardKeys keys{{"device_name", device.name},
                 {"arch", device.arch},

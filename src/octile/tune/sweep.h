@@ -29,6 +29,8 @@ Problem problem_of(const RunOptions& options, const TuneShape& shape);
 Plan plan_without_table(const Backend& backend, const DeviceInfo& device, const Problem& problem);
 
 TableKey table_key(const DeviceInfo& device, const Problem& problem, const std::string& weight_layout);
+// The first key that differs, and how; empty where none does. `a` and `b` name whose they are.
+std::string difference_of_keys(const std::string& a, const HardKeys& keys_a, const std::string& b, const HardKeys& keys_b);
 HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, const RunOptions& options);
 // octile, vendors, date, protocol, command.
 std::map<std::string, std::string> provenance_of_run(const Backend& backend, const DeviceInfo& device,

@@ -88,22 +88,8 @@ Expected<std::vector<KnownDevice>> known_devices(const std::vector<std::string>&
   return result;
 }
 
-// The first key that differs; empty where none does.
 std::string difference(const KnownDevice& a, const KnownDevice& b) {
-  const auto value_of = [](const KnownDevice& device, const std::string& name) {
-    const auto found = device.keys.find(name);
-    return found == device.keys.end() ? std::string("not there") : found->second;
-  };
-  HardKeys all = a.keys;
-  all.insert(b.keys.begin(), b.keys.end());
-  for (const auto& key : all) {
-    const std::string in_a = value_of(a, key.first);
-    const std::string in_b = value_of(b, key.first);
-    if (in_a != in_b) {
-      return format("{} of {} is {}, of {} {}", key.first, a.device.info.id, in_a, b.device.info.id, in_b);
-    }
-  }
-  return {};
+  return difference_of_keys(a.device.info.id, a.keys, b.device.info.id, b.keys);
 }
 
 std::string listed(const std::vector<std::int64_t>& ms) {

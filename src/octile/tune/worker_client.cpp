@@ -5,9 +5,7 @@
 #include "octile/core/format.h"
 
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -33,79 +30,30 @@ Clock::time_point from_now(double seconds) {
 
 }  // namespace
 
-WorkerClient::WorkerClient(std::vector<std::string> command) : command_(std::move(command)) {
-  if (command_.empty()) {
-    command_ = {"/proc/self/exe", "worker"};
-  }
-}
+WorkerClient::WorkerClient(WorkerLauncher launcher) : launcher_(std::move(launcher)) {}
 
 WorkerClient::~WorkerClient() { stop(); }
 
 Expected<void> WorkerClient::start() {
   stop();
-  std::array<int, 2> ends{-1, -1};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return make_error(ErrorCode::failed, "cannot make a socket pair for the worker: {}", std::strerror(errno));
+  const Expected<int> fd = launcher_.start();
+  if (!fd) {
+    return fd.error();
   }
-  std::vector<std::string> arguments = command_;
-  arguments.emplace_back("--parent");
-  arguments.push_back(std::to_string(::getpid()));
-  std::vector<char*> argv;
-  argv.reserve(arguments.size() + 1);
-  for (std::string& argument : arguments) {
-    argv.push_back(argument.data());
-  }
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&files);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&files, ends[1], STDIN_FILENO);
-  // A process group of its own: the terminal's Ctrl-C reaches the coordinator alone, and children of a worker end with it.
-  // Signals as a fresh process has them, whatever this one blocks or ignores.
-  sigset_t none;
-  sigset_t all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t pid = -1;
-  const int status = ::posix_spawn(&pid, argv[0], &files, &attributes, argv.data(), environ);
-  ::posix_spawnattr_destroy(&attributes);
-  ::posix_spawn_file_actions_destroy(&files);
-  ::close(ends[1]);
-  if (status != 0) {
-    ::close(ends[0]);
-    return make_error(ErrorCode::failed, "cannot start the worker \"{}\": {}", command_[0], std::strerror(status));
-  }
-  pid_ = pid;
-  fd_ = ends[0];
+  fd_ = *fd;
   return {};
 }
 
-std::string WorkerClient::reap() {
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  pid_ = -1;
-  ::close(std::exchange(fd_, -1));
-  pending_.clear();
-  if (WIFSIGNALED(status)) {
-    return format("killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  }
-  return format("exit status {}", WEXITSTATUS(status));
-}
-
-std::string WorkerClient::stop() {
-  if (!running()) {
+std::string WorkerClient::stop(double patience_s) {
+  if (fd_ < 0) {
     return {};
   }
-  ::kill(-pid_, SIGKILL);  // The group, and the process itself where it has not made its group yet.
-  ::kill(pid_, SIGKILL);
-  return reap();
+  // Told first: what hangs in the middle of an answer must not wait for a reader.
+  ::shutdown(fd_, SHUT_RDWR);
+  std::string how = launcher_.end(patience_s);
+  ::close(std::exchange(fd_, -1));
+  pending_.clear();
+  return how;
 }
 
 WorkerReply WorkerClient::ask(const std::string& line, WorkerLimits& limits,
@@ -155,15 +103,7 @@ WorkerReply WorkerClient::ask(const std::string& line, WorkerLimits& limits,
       }
       if (n == 0 || errno != EINTR) {
         // Closed: it is ending, or lives on without its socket. Give it a moment, so that its own status is seen.
-        ::shutdown(fd_, SHUT_RDWR);
-        for (int i = 0; i < 100; ++i) {
-          siginfo_t info{};
-          if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_) {
-            return {WorkerReply::Status::died, {}, reap()};
-          }
-          ::usleep(10'000);
-        }
-        return {WorkerReply::Status::died, {}, stop()};
+        return {WorkerReply::Status::died, {}, stop(1.0)};
       }
       continue;
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's side of one worker process: starts it, asks, waits no longer than allowed, and says how it ended.
+// The coordinator's side of one worker process: has it started, asks, waits no longer than allowed, and says how it ended.
 #pragma once
 
 #include <octile/error.hpp>
 
-#include <sys/types.h>
+#include "octile/tune/worker_process.h"
+
 #include <functional>
 #include <string>
-#include <vector>
 
 namespace octile {
 
@@ -33,27 +33,23 @@ struct WorkerLimits {
 
 class WorkerClient {
  public:
-  // `command` as in RunOptions::worker_command.
-  explicit WorkerClient(std::vector<std::string> command);
+  explicit WorkerClient(WorkerLauncher launcher);
   ~WorkerClient();  // Kills it.
   WorkerClient(const WorkerClient&) = delete;
   WorkerClient& operator=(const WorkerClient&) = delete;
 
-  bool running() const noexcept { return pid_ > 0; }
-  pid_t pid() const noexcept { return pid_; }
-  // Error (failed): the command cannot be started.
+  // A fresh worker in place of the one that runs. Error (failed): it cannot be started.
   Expected<void> start();
   // Sends a line; `is_answer(line)` is false for announcements, which it also sees, and may change `limits` for the step
   // that was announced.
   WorkerReply ask(const std::string& line, WorkerLimits& limits, const std::function<bool(const std::string&)>& is_answer);
-  // Kills and reaps; returns how the process ended ("killed by signal 11 (Segmentation fault)", "exit status 3").
-  std::string stop();
+  // Kills it; returns how it ended.
+  std::string stop() { return stop(0); }
 
  private:
-  std::string reap();
+  std::string stop(double patience_s);
 
-  std::vector<std::string> command_;
-  pid_t pid_ = -1;
+  WorkerLauncher launcher_;
   int fd_ = -1;
   std::string pending_;
 };

@@ -72,6 +72,9 @@ using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 
+struct CUuuid {
+  char bytes[16];
+};
 union CUlaunchAttributeValue {
   char pad[64];
   struct {
@@ -119,6 +122,7 @@ struct CUDA_MEMCPY2D {
   X(cuDeviceGet, device_get, CUresult(CUdevice* device, int ordinal))                                                     \
   X(cuDeviceGetName, device_get_name, CUresult(char* name, int size, CUdevice device))                                    \
   X(cuDeviceGetAttribute, device_get_attribute, CUresult(int* value, CUdevice_attribute attribute, CUdevice device))      \
+  X(cuDeviceGetUuid_v2, device_get_uuid, CUresult(CUuuid* uuid, CUdevice device))                                         \
   X(cuDeviceTotalMem_v2, device_total_mem, CUresult(std::size_t* bytes, CUdevice device))                                 \
   X(cuDevicePrimaryCtxRetain, primary_ctx_retain, CUresult(CUcontext* context, CUdevice device))                          \
   X(cuCtxPushCurrent_v2, ctx_push_current, CUresult(CUcontext context))                                                   \

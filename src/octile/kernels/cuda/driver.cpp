@@ -47,6 +47,20 @@ Expected<int> attribute_of(const Driver& driver, CUdevice device, CUdevice_attri
   return value;
 }
 
+// As nvidia-smi prints it; "" where the driver does not say.
+std::string uuid_of(const Driver& driver, CUdevice device) {
+  CUuuid uuid{};
+  if (driver.device_get_uuid(&uuid, device) != CUDA_SUCCESS) {
+    return {};
+  }
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    const bool is_group = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    text += format("{}{:02x}", is_group ? "-" : "", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
 Expected<DeviceInfo> describe(const Driver& driver, int index) {
   CUdevice device = 0;
   if (const CUresult result = driver.device_get(&device, index); result != CUDA_SUCCESS) {
@@ -64,6 +78,8 @@ Expected<DeviceInfo> describe(const Driver& driver, int index) {
   info.model = name.data();
   info.name = info.model;
   std::replace(info.name.begin(), info.name.end(), ' ', '_');
+
+  info.uuid = uuid_of(driver, device);
 
   struct Query {
     CUdevice_attribute attribute;

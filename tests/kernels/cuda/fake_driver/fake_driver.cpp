@@ -97,6 +97,13 @@ OCTILE_FAKE CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   std::strncpy(name, text.c_str(), static_cast<std::size_t>(size));
   return outcome("cuDeviceGetName");
 }
+OCTILE_FAKE CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  for (int i = 0; i < 16; ++i) {
+    uuid->bytes[i] = static_cast<char>(0xa0 + i);
+  }
+  uuid->bytes[15] = static_cast<char>(device);
+  return outcome("cuDeviceGetUuid");
+}
 OCTILE_FAKE CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   const bool hopper = device == 0;
   switch (attribute) {
