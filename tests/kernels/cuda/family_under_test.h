@@ -152,12 +152,14 @@ inline std::vector<WgmmaTile> wgmma_tiles_of_every_kind() {
                          wgmma_tile(256, 120, 2, false, 2, 1, 4), wgmma_tile(64, 256, 1, false, 1, 1, 2, 256),
                          wgmma_tile(64, 200, 2, true, 1, 2, 4), wgmma_tile(128, 176, 2, false, 1, 1, 4)}) {
     tile.swap = true;
+    tile.window = tile.channels % 48 == 0 ? 48 : 0;
     tiles.push_back(tile);
   }
   for (const int group_m : {1, 3}) {
     WgmmaTile& tile = tiles.emplace_back(wgmma_tile(16, 64, 1, false, 1, 1, 5));
     tile.group_m = group_m;
     tile.prefetch = group_m;
+    tile.window = group_m;  // KiB: one stage under way.
   }
   return tiles;
 }

@@ -62,7 +62,7 @@ struct HopperWgmmaParams {
   u32 group_m;    // Of tiles_m, for each tile of channels.
   u32 early;      // Stages of weights requested before the wait for the kernel before.
   u32 y_aligned;  // 1: base and row stride of y are multiples of 16 bytes.
-  u32 unused;
+  u32 window;     // Stages of weights under way at most, 1..STAGES.
 };
 
 static_assert(sizeof(HopperWgmmaParams) == 88, "the host fills the same struct");
@@ -183,14 +183,23 @@ __device__ __forceinline__ void request(u32 destination, const TensorMap& map, u
 }
 
 // One thread each for weights and codes: the weights of the first stages need not wait for the kernel that makes the codes.
+//
+// No more than `window` stages of weights are under way, as in hopper_decode.cuh: what is asked for beyond what keeps the
+// memory busy only makes codes wait. Stage s is asked for when stage s - window has landed whole, codes too; its barrier
+// cannot begin another round before this thread asks for it.
 __device__ __forceinline__ void request_weights(const TensorMap& map, const HopperWgmmaParams& p, const Shared& shared) {
   const u32 part = CLUSTER_M == 2 ? rank_in_cluster() * kRequestedW : 0;
   const u32 stages = stages_of(p);
   u32 requested = 0;
   Place place;
+  Place landing;
   for_each_tile(p, [&](const Tile& tile) {
-    for (u32 s = 0; s < stages; ++s) {
-      if (requested++ == p.early) dependency_wait();
+    for (u32 s = 0; s < stages; ++s, ++requested) {
+      if (requested == p.early) dependency_wait();
+      if (requested >= p.window) {
+        barrier_wait(shared.full + 8 * landing.slot, landing.parity);
+        landing.next();
+      }
       const u32 full = shared.full + 8 * place.slot;
       barrier_wait(shared.empty + 8 * place.slot, place.parity ^ 1);
       barrier_expect(full, kBytesW);

@@ -29,6 +29,7 @@ constexpr std::array kKeys = {ConfigKey{"BLOCK_SIZE_M", 16, 256, std::nullopt},
                               ConfigKey{"GROUP_SIZE_M", 1, 1024, 8},
                               ConfigKey{"PREFETCH", 0, 32, 0},
                               ConfigKey{"SWAP", 0, 1, 0},
+                              ConfigKey{"WINDOW", 0, 256, 0},
                               ConfigKey{"PDL", 0, 2, 1}};
 
 Error illegal(const WgmmaTile& tile, std::string_view reason) {
@@ -55,7 +56,8 @@ Expected<WgmmaTile> parse_wgmma_tile(const TileConfig& config) {
   tile.group_m = values[8];
   tile.prefetch = values[9];
   tile.swap = values[10] != 0;
-  tile.pdl = static_cast<Pdl>(values[11]);
+  tile.window = values[11];
+  tile.pdl = static_cast<Pdl>(values[12]);
   return tile;
 }
 
@@ -78,6 +80,7 @@ TileConfig to_config(const WgmmaTile& tile) {
   set_unless("GROUP_SIZE_M", tile.group_m, defaults.group_m);
   set_unless("PREFETCH", tile.prefetch, defaults.prefetch);
   set_unless("SWAP", tile.swap ? 1 : 0, 0);
+  set_unless("WINDOW", tile.window, defaults.window);
   set_unless("PDL", static_cast<int>(tile.pdl), static_cast<int>(defaults.pdl));
   return config;
 }

@@ -8,6 +8,7 @@
 #include "octile/kernels/family.h"
 #include "octile/table/tile_config.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct WgmmaTile {
   int group_m = 8;       // Token tiles in a row for each tile of channels.
   bool swap = false;     // The tokens are the 64-row operand of a multiplication, the channels the other.
   int prefetch = 0;      // Stages of weights asked for before the kernel before has ended; 0: the whole ring.
+  int window = 0;        // KiB of weights under way at most; 0: the ring's whole.
   Pdl pdl = Pdl::consume;
 
   int cluster() const noexcept { return cluster_m * cluster_n; }
@@ -39,6 +41,10 @@ struct WgmmaTile {
   int registers(Accumulate accumulate) const noexcept;  // About what a multiplying thread wants.
   int most_registers() const noexcept;                  // What it can have.
   std::int64_t stage_bytes() const noexcept { return std::int64_t{block_k} * (channels + tokens); }
+  // Stages of weights under way at most: those of `window`, at least one.
+  std::int64_t window_stages() const noexcept {
+    return window == 0 ? stages : std::clamp<std::int64_t>(std::int64_t{1024} * window / (block_k * channels), 1, stages);
+  }
   std::int64_t shared_bytes(DType out_dtype) const noexcept;  // Dynamic, of a block.
 };
 

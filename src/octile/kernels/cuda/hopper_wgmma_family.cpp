@@ -39,7 +39,7 @@ struct HopperWgmmaParams {
   std::uint32_t group_m;
   std::uint32_t early;
   std::uint32_t y_aligned;
-  std::uint32_t unused;
+  std::uint32_t window;
 };
 static_assert(sizeof(HopperWgmmaParams) == 88);
 
@@ -110,6 +110,7 @@ class HopperWgmmaKernel final : public Kernel {
     params.group_m = static_cast<std::uint32_t>(std::min<std::int64_t>(tile_.group_m, counts.m));
     params.early = static_cast<std::uint32_t>(tile_.prefetch == 0 ? tile_.stages : tile_.prefetch);
     params.y_aligned = rows.aligned;
+    params.window = static_cast<std::uint32_t>(tile_.window_stages());
     LaunchShape shape;
     shape.pdl = product_starts_early(allowed_pdl(pdl_, args), codes);
     const auto clusters = std::min<std::int64_t>(counts.m * counts.n, blocks_);
