@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +24,7 @@ import encoder
 import linears
 import metrics
 import numpy as np
+import records
 import texts
 import torch
 
@@ -34,22 +33,6 @@ import octile.torch
 
 PROMPT = "Once upon a time there was"
 CONTINUED = 24
-SIGNIFICANT = 5
-
-
-def rounded(value: Any) -> Any:
-    """Floats of a record, short."""
-    if isinstance(value, dict):
-        return {key: rounded(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(entry) for entry in value]
-    return float(f"{value:.{SIGNIFICANT}g}") if isinstance(value, float) else value
-
-
-def written(record: dict[str, Any]) -> str:
-    """JSON whose lists of numbers are a line each."""
-    text = json.dumps(record, indent=1)
-    return re.sub(r"\[([^\[\]{}]*)\]", lambda found: "[" + " ".join(found[1].split()) + "]", text) + "\n"
 
 
 def tune(model: torch.nn.Module, m: list[int], budget: str, tables: str, device: str) -> None:
@@ -71,17 +54,22 @@ def kernels(model: torch.nn.Module, m: int) -> dict[str, str]:
 
 
 def decoder_pass(
-    model: torch.nn.Module, block: torch.Tensor, before: dict[str, np.ndarray]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Log probabilities of a block, and per token: nll, and KL and agreement against the variants that came before."""
-    log_q = metrics.log_softmax(model(block).cpu().numpy())
-    found = {"nll": metrics.negative_log_likelihood(log_q[:-1], block[1:].cpu().numpy())}
+    model: torch.nn.Module, block: torch.Tensor, before: dict[str, torch.Tensor]
+) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
+    """Log probabilities of a block in double, and per token: nll, and KL and agreement against the variants that came before."""
+    log_q = torch.log_softmax(model(block).double(), dim=-1)
+    found = {"nll": -log_q[:-1].gather(1, block[1:, None])[:, 0]}
     if "fp32" in before:
-        found["kl"] = metrics.kl_divergence(before["fp32"], log_q)
-        found["agree"] = (before["fp32"].argmax(-1) == log_q.argmax(-1)).astype(np.float64)
+        found["kl"] = kl_divergence(before["fp32"], log_q)
+        found["agree"] = (before["fp32"].argmax(-1) == log_q.argmax(-1)).double()
     if "ideal_fp8" in before:
-        found["kl_to_ideal"] = metrics.kl_divergence(before["ideal_fp8"], log_q)
-    return log_q, found
+        found["kl_to_ideal"] = kl_divergence(before["ideal_fp8"], log_q)
+    return log_q, {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def kl_divergence(log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
+    """metrics.kl_divergence where the logits are: a vocabulary's worth of them a token is slow work for numpy."""
+    return (log_p.exp() * (log_p - log_q)).sum(dim=-1)
 
 
 def decoder_summary(found: dict[str, np.ndarray], stacked: dict[str, dict[str, np.ndarray]], seed: int) -> dict[str, Any]:
@@ -129,11 +117,11 @@ def measure_decoder(model: torch.nn.Module, blocks: np.ndarray, tables: str, lay
     same_bits = True
     tokens = [torch.from_numpy(block).to(device_of(model)) for block in blocks]
     for block in tokens:
-        seen: dict[str, np.ndarray] = {}
+        seen: dict[str, torch.Tensor] = {}
         for name, variant in models.items():
             seen[name], found = decoder_pass(variant, block, seen)
             per_block[name].append(found)
-        same_bits = same_bits and np.array_equal(seen["octile_fast"], seen["octile_precise"])
+        same_bits = same_bits and torch.equal(seen["octile_fast"], seen["octile_precise"])
     stacked = {
         name: {key: np.stack([found[key] for found in entries]) for key in entries[0]} for name, entries in per_block.items()
     }
@@ -184,16 +172,10 @@ def measure_encoder(
     }
 
 
-def commit() -> str:
-    """Of the sources this file is in, with -dirty where they differ from it; empty where they are no repository."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def common(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "device_name": next(d["device_name"] for d in octile.devices() if d["id"] == arguments.device),
-        "commit": commit(),
+        "commit": records.commit(),
         "command": shlex.join(["measure.py", *sys.argv[1:]]),
         "octile_version": octile.__version__,
         "torch_version": torch.__version__,
@@ -262,12 +244,12 @@ def main() -> None:
             if arguments.model not in (kind, "all"):
                 continue
             start = time.monotonic()
-            record = rounded(measure(arguments, tables))
+            record = records.rounded(measure(arguments, tables))
             record["seconds"] = round(time.monotonic() - start)
             folder = arguments.out / record["device_name"]
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"accuracy_{name}.json"
-            path.write_text(written(record), encoding="utf-8")
+            path.write_text(records.written(record), encoding="utf-8")
             print(f"{path}: {json.dumps(record['variants'], indent=1)}", flush=True)
 
 

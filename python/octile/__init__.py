@@ -11,6 +11,7 @@ from octile._command import CommandFailed, explain, tune
 from octile._core import CheckpointEntry, QuantizeOptions, version as _version
 from octile._devices import devices
 from octile._linear import Linear, Weight
+from octile._producers import RmsNorm, SwiGlu
 from octile._quantize import quantize_per_token
 from octile._scaled_mm import pack_b, scaled_mm
 
@@ -23,6 +24,8 @@ __all__ = [
     "CommandFailed",
     "Linear",
     "QuantizeOptions",
+    "RmsNorm",
+    "SwiGlu",
     "Weight",
     "__version__",
     "devices",

@@ -100,9 +100,8 @@ def _read_torch(value: Any, name: str) -> Array:
         raise ValueError(f"{name}: has no gradient here: call under torch.no_grad(), or detach() the tensor")
     if value.is_neg():
         raise ValueError(f"{name}: is a lazily negated view: resolve_neg() it")
-    device = "cpu" if value.device.type == "cpu" else f"cuda:{value.device.index}"
     return Array(
-        value.data_ptr(), dtype_name(value.dtype), tuple(value.shape), value.stride(), device, "torch", value, value
+        value.data_ptr(), dtype_name(value.dtype), tuple(value.shape), value.stride(), device_of(value), "torch", value, value
     )
 
 
@@ -198,6 +197,13 @@ def require_packed(array: Array, name: str) -> None:
 def same_device(array: Array, name: str, device: str) -> None:
     if array.device != device:
         raise ValueError(f"{name}: want memory of {device}, got {array.device}")
+
+
+def device_of(value: Any) -> str:
+    """Where an array is, as an id of devices()."""
+    if is_torch(value):
+        return "cpu" if value.device.type == "cpu" else f"cuda:{value.device.index}"
+    return read(value, "array").device if hasattr(value, "__dlpack_device__") else "cpu"
 
 
 def empty_like(source: Array, shape: tuple[int, ...], dtype: str) -> Any:

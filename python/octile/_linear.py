@@ -53,7 +53,7 @@ class Weight:
         tables: str = "",
         scale_dtype: Any = None,
     ) -> None:
-        self.device: str = _device_of(codes) if device is None else device
+        self.device: str = _arrays.device_of(codes) if device is None else device
         self.out_dtype: str = _arrays.dtype_name(out_dtype)
         code_array = _arrays.read(_host(codes, "codes"), "codes")
         if code_array.dtype == "uint8":
@@ -100,7 +100,7 @@ class Weight:
     def quantize(cls, weight: Any, *, dtype: Any = None, device: str | None = None, **options: Any) -> Weight:
         """A weight [N, K] in bf16, fp16 or fp32, quantised with one scale a row. The other arguments are Weight's."""
         codes, scales = quantize_per_token(_host(weight, "weight"), dtype=dtype)
-        return cls(codes, scales, device=_device_of(weight) if device is None else device, **options)
+        return cls(codes, scales, device=_arrays.device_of(weight) if device is None else device, **options)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,12 +117,6 @@ class Weight:
 
     def __reduce__(self) -> Any:
         raise TypeError("octile.Weight is packed for one device and is not pickled or copied: keep its codes and scales")
-
-
-def _device_of(value: Any) -> str:
-    if _arrays.is_torch(value):
-        return "cpu" if value.device.type == "cpu" else f"cuda:{value.device.index}"
-    return _arrays.read(value, "codes").device if hasattr(value, "__dlpack_device__") else "cpu"
 
 
 class Linear:

@@ -3,6 +3,7 @@
 #include "linear.h"
 
 #include "errors.h"
+#include "views.h"
 #include "words.h"
 
 #include <octile/octile.hpp>
@@ -26,27 +27,6 @@ namespace nb = nanobind;
 
 namespace octile::python {
 namespace {
-
-// A matrix as octile/_arrays.py hands it over: where it is, and shape and strides in elements.
-using Address = std::uintptr_t;
-
-template <class Pointer>
-Pointer at(Address address) noexcept {
-  return reinterpret_cast<Pointer>(address);  // NOLINT(performance-no-int-to-ptr): Python knows addresses as numbers.
-}
-
-template <class View>
-View view_of(std::string_view what, Address address, std::string_view dtype, std::int64_t rows, std::int64_t cols,
-             std::int64_t row_stride, std::int64_t col_stride) {
-  View view;
-  view.data = at<decltype(view.data)>(address);
-  view.dtype = dtype_of(what, dtype);
-  view.rows = rows;
-  view.cols = cols;
-  view.row_stride = row_stride;
-  view.col_stride = col_stride;
-  return view;
-}
 
 // 64-byte aligned host memory.
 struct HostWorkspace {

@@ -3,6 +3,7 @@
 #include "array.h"
 #include "checkpoint.h"
 #include "linear.h"
+#include "producers.h"
 
 #include <octile/octile.hpp>
 
@@ -20,5 +21,6 @@ NB_MODULE(_core, module) {
   octile::python::bind_quantize(module);
   octile::python::bind_weight(module);
   octile::python::bind_linear(module);
+  octile::python::bind_producers(module);
   octile::python::bind_checkpoint(module);
 }

@@ -11,6 +11,7 @@ from octile._core import QuantizeOptions
 from octile._linear import Linear as PackedLinear
 from octile._linear import Weight
 from octile.torch import _ops
+from octile.torch._producers import Quantized
 
 _FLOOR = 448.0 * 2.0**-126  # numerics.md: the scale of a row of zeros is the smallest normal number.
 
@@ -22,7 +23,8 @@ def quantize_weight(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     The bits of octile.quantize_per_token, which works on the CPU alone.
     """
     wide = weight.detach().float()
-    scales = wide.abs().amax(dim=1, keepdim=True).clamp(min=_FLOOR) / 448.0
+    # Divided by a tensor of the device: by a number torch's CUDA kernels multiply with its rounded reciprocal.
+    scales = wide.abs().amax(dim=1, keepdim=True).clamp(min=_FLOOR) / wide.new_full((), 448.0)
     return (wide / scales).to(torch.float8_e4m3fn), scales
 
 
@@ -62,6 +64,7 @@ class Linear(torch.nn.Module):
         self.static_scale = static_scale
         self.quantize = quantize
         self.options = dict(options or {})
+        self._codes_max_m = 0  # Rows of codes that are prepared for.
         self._host: dict[str, torch.Tensor] | None = None
         self._slot = _ops.Slot()
         self._handle = self._slot.handle
@@ -75,9 +78,13 @@ class Linear(torch.nn.Module):
         arguments.setdefault("device", linear.weight.device)
         return cls(codes, scales, linear.bias, **arguments)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # An operator costs more than the call itself, and only graphs and gradients (to be refused) need one.
-        if type(x) is torch.Tensor and not torch.compiler.is_compiling() and not (x.requires_grad and torch.is_grad_enabled()):
+    def forward(self, x: torch.Tensor | Quantized) -> torch.Tensor:
+        """y [..., N] of x [..., K], or of what a producer made of it."""
+        if isinstance(x, Quantized):
+            if _ops.is_eager(*x):
+                return self._ready().run_codes(*x)
+            return _ops.linear_of_codes(x.codes, x.scales, self._handle, self.out_features, self.dtype)
+        if _ops.is_eager(x):
             return self._ready()(x)
         return _ops.linear(x, self._handle, self.out_features)
 
@@ -89,6 +96,12 @@ class Linear(torch.nn.Module):
         """Prepares for more rows."""
         self._ready().linear.prepare(max_m)
         self.max_m = max(self.max_m, max_m)
+        return self
+
+    def prepare_codes(self, max_m: int | None = None) -> Linear:
+        """Prepares for what RmsNorm and SwiGlu make, in the place of x; the packed weight is the same. Default: max_m rows."""
+        self._codes_max_m = max(self._codes_max_m, self.max_m if max_m is None else max_m)
+        self._ready().prepare_codes(self._codes_max_m)
         return self
 
     def drop_host_copy(self) -> Linear:
@@ -164,7 +177,10 @@ class Linear(torch.nn.Module):
             quantize=self.quantize,
             max_m=self.max_m,
         )
-        self._slot.packed = _ops.Packed(packed, self.dtype, self.device, "bias" in host)
+        made = _ops.Packed(packed, self.dtype, self.device, host.get("bias"))
+        if self._codes_max_m:
+            made.prepare_codes(self._codes_max_m)
+        self._slot.packed = made
 
     def _apply(self, fn: Any, recurse: bool = True) -> Linear:
         # What .to(), .cuda(), .half() and the like do to a tensor like x says where to go.
@@ -199,7 +215,7 @@ class Linear(torch.nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        has_bias = self._ready().has_bias
+        has_bias = self._ready().bias is not None
         names = ["weight", "weight_scale"] + ["bias"] * has_bias
         missing = [prefix + name for name in names if prefix + name not in state_dict]
         known = {prefix + name for name in names}

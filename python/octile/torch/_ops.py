@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The custom operator octile::linear, and the packed weights that its handles stand for.
+"""The custom operators octile::linear and the like, and the packed weights and producers that their handles stand for.
 
-An operator's arguments are tensors and plain values, so a packed weight goes by a number. Numbers are drawn at random and
+An operator's arguments are tensors and plain values, so what was packed goes by a number. Numbers are drawn at random and
 never used again: a graph that outlives its weight, or was loaded in another process, finds nothing and says so, and cannot
 find another weight.
 """
@@ -11,23 +11,35 @@ from __future__ import annotations
 import secrets
 import weakref
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from octile import _core, _producers
 from octile._linear import Linear as PackedLinear
 
 _DTYPE_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
+def is_eager(*tensors: torch.Tensor) -> bool:
+    """Whether a call needs no operator, which costs more than the call itself: only graphs and gradients (to be refused) do."""
+    return not torch.compiler.is_compiling() and all(
+        type(tensor) is torch.Tensor and not (tensor.requires_grad and torch.is_grad_enabled()) for tensor in tensors
+    )
+
+
 class Packed:
     """A linear that is ready for calls with tensors of `dtype` on `device`."""
 
-    def __init__(self, linear: PackedLinear, dtype: torch.dtype, device: torch.device, has_bias: bool) -> None:
+    def __init__(
+        self, linear: PackedLinear, dtype: torch.dtype, device: torch.device, bias: torch.Tensor | None
+    ) -> None:
         self.linear = linear
+        self.of_codes: PackedLinear | None = None  # The same weight for codes that come with their scales.
         self.dtype = dtype
         self.device = device
         self.n, self.k = linear.weight.shape
-        self.has_bias = has_bias
+        self.bias = bias  # In host memory.
         self.captured = False  # Whether a CUDA graph may hold its addresses.
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -35,33 +47,53 @@ class Packed:
             raise ValueError(
                 f"x: want {self.dtype} [..., {self.k}] on {self.device}, got {x.dtype} {list(x.shape)} on {x.device}"
             )
-        if x.dim() == 2 and x.stride(1) == 1 and (x.stride(0) >= self.k or x.shape[0] == 1):
-            rows = x
-        else:
-            rows = x.reshape(-1, self.k)
-            if rows.stride(1) != 1 or rows.stride(0) < self.k:
-                rows = rows.contiguous()
+        rows = _rows(x, self.k)
+        return self._run(self.linear, rows, _DTYPE_NAMES[self.dtype], 0, x.shape[:-1])
+
+    def prepare_codes(self, max_m: int) -> None:
+        if self.of_codes is None:
+            self.of_codes = PackedLinear(self.linear.weight, self.bias, activation="quantized")
+        self.of_codes.prepare(max_m)
+
+    def run_codes(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        """Of codes [..., K] with scales [..., 1]."""
+        if self.of_codes is None:
+            raise RuntimeError("this octile.torch.Linear is not prepared for codes: call its prepare_codes() first")
+        wanted = (*codes.shape[:-1], 1)
+        if codes.dtype != torch.float8_e4m3fn or codes.device != self.device or codes.shape[-1:] != (self.k,):
+            raise ValueError(
+                f"codes: want float8_e4m3fn [..., {self.k}] on {self.device}, got {codes.dtype} {list(codes.shape)} on "
+                f"{codes.device}"
+            )
+        if scales.dtype != torch.float32 or scales.device != self.device or tuple(scales.shape) != wanted:
+            raise ValueError(
+                f"scales: want float32 {list(wanted)} on {self.device}, got {scales.dtype} {list(scales.shape)} on "
+                f"{scales.device}"
+            )
+        rows, scales = _rows(codes, self.k), scales.contiguous()
+        return self._run(self.of_codes, rows, "e4m3", scales.data_ptr(), codes.shape[:-1])
+
+    def _run(self, linear: PackedLinear, rows: torch.Tensor, name: str, scales: int, lead: Sequence[int]) -> torch.Tensor:
         m = rows.shape[0]
-        y = torch.empty((*x.shape[:-1], self.n), dtype=self.dtype, device=self.device)
-        name = _DTYPE_NAMES[self.dtype]
+        y = torch.empty((*lead, self.n), dtype=self.dtype, device=self.device)
         workspace = nbytes = stream = 0
         if self.device.type == "cuda":
             stream = torch.cuda.current_stream(self.device).cuda_stream
             # From torch's allocator, which knows of streams and keeps a graph's memory for the graph.
-            nbytes = max(self.linear.workspace_bytes(m), 1)
+            nbytes = max(linear.workspace_bytes(m), 1)
             memory = torch.empty(nbytes, dtype=torch.uint8, device=self.device)
             workspace = memory.data_ptr()
             self.captured = self.captured or torch.cuda.is_current_stream_capturing()
-        self.linear._core.run(
+        linear._core.run(
             rows.data_ptr(),
             name,
             m,
             self.k,
             rows.stride(0) if m > 1 else self.k,
             1,
-            0,
+            scales,
             y.data_ptr(),
-            name,
+            _DTYPE_NAMES[self.dtype],
             m,
             self.n,
             self.n,
@@ -73,23 +105,46 @@ class Packed:
         return y
 
 
+def _rows(x: torch.Tensor, k: int) -> torch.Tensor:
+    """x [..., k] as rows that are one stride apart, copied only where they are not."""
+    if x.dim() == 2 and x.stride(1) == 1 and (x.stride(0) >= k or x.shape[0] == 1):
+        return x
+    rows = x.reshape(-1, k)
+    return rows if rows.stride(1) == 1 and rows.stride(0) >= k else rows.contiguous()
+
+
+class PackedProducer:
+    """A producer that is ready for calls."""
+
+    def __init__(self, producer: _producers.RmsNorm | _producers.SwiGlu) -> None:
+        self.producer = producer
+        self.captured = False  # Whether a CUDA graph may hold its addresses.
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if tensors[0].is_cuda:
+            self.captured = self.captured or torch.cuda.is_current_stream_capturing()
+        # Leading dimensions at one stride: a copy, only where they are not.
+        rows = (tensor if tensor.dim() == 2 and tensor.stride(1) == 1 else tensor.contiguous() for tensor in tensors)
+        return self.producer(*rows)
+
+
 class Slot:
-    """What a handle stands for: a module's packed weight, which the module may replace."""
+    """What a handle stands for: a module's packed weight or producer, which the module may replace."""
 
     def __init__(self) -> None:
         self.handle: int = secrets.randbits(62)
-        self.packed: Packed | None = None
+        self.packed: Any = None
         _slots[self.handle] = self
 
 
 _slots: weakref.WeakValueDictionary[int, Slot] = weakref.WeakValueDictionary()
 
 
-def _find(handle: int) -> Packed:
+def _find(handle: int) -> Any:
     slot = _slots.get(handle)
     if slot is None or slot.packed is None:
         raise RuntimeError(
-            f"octile::linear: no packed weight has the handle {handle} in this process: the module it belonged to is gone, "
+            f"octile: no packed weight has the handle {handle} in this process: the module it belonged to is gone, "
             "or the graph was made in another process; compile or export the model here, and keep it as long as the graph"
         )
     return slot.packed
@@ -105,3 +160,58 @@ def linear(x: torch.Tensor, handle: int, n: int) -> torch.Tensor:
 def _linear_fake(x: torch.Tensor, handle: int, n: int) -> torch.Tensor:
     shape: Sequence[int | torch.SymInt] = (*x.shape[:-1], n)
     return x.new_empty(shape)
+
+
+@torch.library.custom_op("octile::linear_of_codes", mutates_args=())
+def linear_of_codes(codes: torch.Tensor, scales: torch.Tensor, handle: int, n: int, dtype: torch.dtype) -> torch.Tensor:
+    """y [..., n] of codes [..., K] with scales [..., 1]."""
+    return _find(handle).run_codes(codes, scales)
+
+
+@linear_of_codes.register_fake
+def _linear_of_codes_fake(
+    codes: torch.Tensor, scales: torch.Tensor, handle: int, n: int, dtype: torch.dtype
+) -> torch.Tensor:
+    return codes.new_empty((*codes.shape[:-1], n), dtype=dtype)
+
+
+def _fake_rows(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    codes = x.new_empty((*x.shape[:-1], _core.codes_row_stride(k)), dtype=torch.float8_e4m3fn)[..., :k]
+    return codes, x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+
+
+@torch.library.custom_op("octile::rms_norm", mutates_args=())
+def rms_norm(x: torch.Tensor, handle: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales of the norm of x [..., k]."""
+    return _find(handle)(x)
+
+
+@rms_norm.register_fake
+def _rms_norm_fake(x: torch.Tensor, handle: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return _fake_rows(x, k)
+
+
+@torch.library.custom_op("octile::add_rms_norm", mutates_args=())
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, handle: int, k: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Codes and scales of the norm of x + residual, and that sum."""
+    return _find(handle)(x, residual)
+
+
+@add_rms_norm.register_fake
+def _add_rms_norm_fake(
+    x: torch.Tensor, residual: torch.Tensor, handle: int, k: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return *_fake_rows(x, k), x.new_empty(x.shape)
+
+
+@torch.library.custom_op("octile::swiglu", mutates_args=())
+def swiglu(gate_up: torch.Tensor, handle: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales of silu(gate) * up of gate_up [..., 2 k]."""
+    return _find(handle)(gate_up)
+
+
+@swiglu.register_fake
+def _swiglu_fake(gate_up: torch.Tensor, handle: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return _fake_rows(gate_up, k)

@@ -13,6 +13,8 @@ import decoder  # noqa: E402
 import encoder  # noqa: E402
 import linears  # noqa: E402
 import measure  # noqa: E402
+import metrics  # noqa: E402
+import numpy as np  # noqa: E402
 
 import octile.torch  # noqa: E402
 
@@ -36,6 +38,20 @@ def tiny(torch_rng):
         torch.nn.init.normal_(model.get_submodule(name).weight, std=0.1)
     torch.nn.init.normal_(model.embedding.weight, std=0.5)
     return linears.with_bf16_weights(model)
+
+
+def test_a_pass_has_the_metrics_of_their_definitions(tiny, torch_rng):
+    tokens = torch.from_numpy(torch_rng.integers(80, size=12))
+    seen = {}
+    seen["fp32"], _ = measure.decoder_pass(tiny, tokens, {})
+    log_q, found = measure.decoder_pass(linears.make("bf16", tiny, 12), tokens, {**seen, "ideal_fp8": seen["fp32"]})
+    log_p = metrics.log_softmax(tiny(tokens).numpy())
+    np.testing.assert_allclose(seen["fp32"].numpy(), log_p, rtol=1e-9)
+    kl = metrics.kl_divergence(log_p, log_q.numpy())
+    np.testing.assert_allclose(found["kl"], kl, rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(found["kl_to_ideal"], found["kl"])
+    np.testing.assert_allclose(found["nll"], metrics.negative_log_likelihood(log_q[:-1].numpy(), tokens[1:].numpy()), rtol=1e-9)
+    np.testing.assert_array_equal(found["agree"], log_p.argmax(-1) == log_q.numpy().argmax(-1))
 
 
 def octile_kernels(model):

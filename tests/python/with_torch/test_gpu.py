@@ -146,6 +146,77 @@ def test_compiled_with_a_dynamic_batch_runs_the_eager_kernels():
         assert torch.equal(compiled(x), module(x))
 
 
+def models_norm(x, weight, epsilon=1e-6):
+    """As transformers' Llama and Qwen have it."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)).to(x.dtype)
+
+
+class Mlp(torch.nn.Module):
+    """down(silu(gate) * up) of the norm of x + residual, and the sum: with producers, and without."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = octile.torch.RmsNorm((1 + 0.1 * torch.randn(K, device="cuda")).bfloat16())
+        self.swiglu = octile.torch.SwiGlu(N // 2, device="cuda")
+        self.gate_up = make_module().prepare_codes()
+        down = torch.nn.Linear(N // 2, K, bias=False, device="cuda", dtype=torch.bfloat16)
+        self.down = octile.torch.Linear.from_float(down, max_m=64).prepare_codes()
+
+    def forward(self, x, residual):
+        rows, total = self.norm(x, residual)
+        return self.down(self.swiglu(self.gate_up(rows))), total
+
+    def unfused(self, x, residual):
+        total = x + residual
+        gate, up = self.gate_up(models_norm(total, self.norm.weight)).chunk(2, dim=-1)
+        return self.down(torch.nn.functional.silu(gate) * up), total
+
+
+def rows_and_residual(m):
+    return (torch.randn(m, K, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+
+
+@pytest.mark.parametrize("m", [1, 8, 33, 100])
+def test_producers_are_a_models_norm_and_activation(m):
+    mlp = Mlp()
+    x, residual = rows_and_residual(m)
+    y, total = mlp(x, residual)
+    want, want_total = mlp.unfused(x, residual)
+    assert torch.equal(total, want_total) and (y.float() - want.float()).norm() <= 0.01 * want.float().norm()
+
+
+def test_producers_in_a_captured_graph_and_on_another_stream():
+    mlp = Mlp()
+    x, residual = rows_and_residual(8)
+    want, _ = mlp(x, residual)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y, total = mlp(x, residual)
+    for _ in range(3):
+        x.copy_(torch.randn_like(x))
+        want, want_total = mlp(x, residual)
+        y.fill_(torch.nan)
+        graph.replay()
+        assert torch.equal(y, want) and torch.equal(total, want_total)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        x.copy_(torch.randn_like(x))
+        y, _ = mlp(x, residual)
+    torch.cuda.synchronize()
+    assert torch.equal(y, mlp(x, residual)[0])
+
+
+def test_producers_compiled():
+    mlp = Mlp()
+    compiled = torch.compile(mlp, fullgraph=True, dynamic=True)
+    for m in (3, 8, 40):
+        x, residual = rows_and_residual(m)
+        assert torch.equal(compiled(x, residual)[0], mlp(x, residual)[0])
+
+
 def test_models_move_between_devices():
     module = make_module().cpu()
     x = torch.randn(3, K, dtype=torch.bfloat16)
