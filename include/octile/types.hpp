@@ -51,6 +51,14 @@ enum class Numerics { deterministic, baseline };
 // access.
 enum class Pdl { off, consume, full };
 
+// How the codes of a weight lie on a GPU. row_major: [N, K], which every kernel and every vendor's library reads. slab64:
+// each slab of 64 channels keeps its bytes, in the order in which Hopper's copy engine wants them; our own families on
+// Hopper read it, nobody else does; N a multiple of 64, K of 128. automatic: what the weight's table was measured with, else
+// row_major.
+enum class WeightLayout { automatic, row_major, slab64 };
+
+// "automatic", "row_major", "slab64".
+OCTILE_API const char* to_string(WeightLayout layout) noexcept;
 OCTILE_API const char* to_string(Pdl pdl) noexcept;
 OCTILE_API const char* to_string(Accumulate accumulate) noexcept;
 OCTILE_API const char* to_string(Numerics numerics) noexcept;

@@ -58,6 +58,18 @@ std::int64_t size_of(DType dtype) noexcept {
   return 0;
 }
 
+const char* to_string(WeightLayout layout) noexcept {
+  switch (layout) {
+    case WeightLayout::automatic:
+      return "automatic";
+    case WeightLayout::row_major:
+      return "row_major";
+    case WeightLayout::slab64:
+      return "slab64";
+  }
+  return "unknown";
+}
+
 const char* to_string(Pdl pdl) noexcept {
   switch (pdl) {
     case Pdl::off:

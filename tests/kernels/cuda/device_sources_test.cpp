@@ -132,6 +132,8 @@ TEST_F(DeviceSources, TheKernelsWithoutTilesCompileWithoutSpills) {
     }
     requests.push_back({target.arch, "quantise.cuh", {"THREADS=512", "VECTORS=1", "IN_TYPE=0"}, "octile_copy_codes"});
     requests.push_back({target.arch, "stream_floor.cuh", {"UNROLL=4"}, "octile_stream_floor"});
+    requests.push_back({target.arch, "slab64.cuh", {}, "octile_rows_to_slabs"});
+    requests.push_back({target.arch, "slab64.cuh", {}, "octile_slabs_to_rows"});
   }
   expect_no_spills(requests);
 }

@@ -240,8 +240,9 @@ TEST(HopperDecodeConfig, SpaceAndHeuristicAreLegalForEveryM) {
   }
 }
 
-CompileRequest request_of(const DecodeTile& tile, DType out, Accumulate accumulate) {
-  return {"sm_90a", "hopper_decode.cuh", decode_defines(tile, out, accumulate), "octile_hopper_decode"};
+CompileRequest request_of(const DecodeTile& tile, DType out, Accumulate accumulate,
+                          WeightLayout layout = WeightLayout::row_major) {
+  return {"sm_90a", "hopper_decode.cuh", decode_defines(tile, out, accumulate, layout), "octile_hopper_decode"};
 }
 
 TEST(HopperDecodeSource, CompilesWithoutSpillsAndHoldsItsInstructions) {
@@ -253,6 +254,7 @@ TEST(HopperDecodeSource, CompilesWithoutSpillsAndHoldsItsInstructions) {
         requests.push_back(request_of(tile, DType::bf16, accumulate));
       }
     }
+    requests.push_back(request_of(tile, DType::bf16, Accumulate::fast, WeightLayout::slab64));
   }
   const auto results = compile_all(requests, 2);
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -270,6 +272,34 @@ TEST(HopperDecodeSource, CompilesWithoutSpillsAndHoldsItsInstructions) {
   EXPECT_THAT(*ptx, HasSubstr("griddepcontrol.wait"));
   EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos)
       << "a read-only load may be hoisted above the wait for the kernel that wrote its data";
+}
+
+TEST(HopperDecodeSource, OfAWeightInSlabsATileOfOneBoxAsksForAWholeStageAtOnce) {
+  const auto requests_in = [](const DecodeTile& tile, WeightLayout layout) {
+    const auto ptx = compile_to_ptx(request_of(tile, DType::bf16, Accumulate::fast, layout));
+    if (!ptx) {
+      EXPECT_EQ(ptx.error().code, ErrorCode::unavailable) << ptx.error().message;
+      return std::pair(0, 0);
+    }
+    const auto count = [&](std::string_view instruction) {
+      int found = 0;
+      for (std::size_t at = ptx->find(instruction); at != std::string::npos; at = ptx->find(instruction, at + 1)) {
+        ++found;
+      }
+      return found;
+    };
+    return std::pair(count("cp.async.bulk.tensor.2d"), count("cp.async.bulk.tensor.4d"));
+  };
+  // Codes are asked for in one place, a box a chunk; weights in one place without EARLY.
+  const DecodeTile of_64{8, 4, 4, 1, 64};
+  if (requests_in(of_64, WeightLayout::row_major) == std::pair(0, 0)) {
+    GTEST_SKIP() << "no NVRTC";
+  }
+  EXPECT_EQ(requests_in(of_64, WeightLayout::row_major), std::pair(8, 0));
+  EXPECT_EQ(requests_in(of_64, WeightLayout::slab64), std::pair(4, 1));
+  EXPECT_EQ(requests_in({8, 4, 4, 1, 32}, WeightLayout::slab64), std::pair(4, 1));
+  EXPECT_EQ(requests_in({8, 2, 4, 1, 48}, WeightLayout::slab64), std::pair(2, 6)) << "three boxes of 16 rows a chunk";
+  EXPECT_EQ(requests_in({8, 2, 4, 1, 128}, WeightLayout::slab64), std::pair(2, 4)) << "one box a slab and chunk";
 }
 
 }  // namespace

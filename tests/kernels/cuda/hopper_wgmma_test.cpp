@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -210,8 +211,9 @@ TEST(HopperWgmmaConfig, MoreWorkIsNeverPredictedToTakeLess) {
   }
 }
 
-CompileRequest request_of(const WgmmaTile& tile, DType out, Accumulate accumulate) {
-  return {"sm_90a", "hopper_wgmma.cuh", wgmma_defines(tile, out, accumulate), "octile_hopper_wgmma"};
+CompileRequest request_of(const WgmmaTile& tile, DType out, Accumulate accumulate,
+                          WeightLayout layout = WeightLayout::row_major) {
+  return {"sm_90a", "hopper_wgmma.cuh", wgmma_defines(tile, out, accumulate, layout), "octile_hopper_wgmma"};
 }
 
 void expect_sound(const std::vector<CompileRequest>& requests) {
@@ -239,6 +241,20 @@ TEST(HopperWgmmaSource, EveryKindOfTileCompilesWithoutSpills) {
     }
   }
   EXPECT_GT(requests.size(), 50U);
+  expect_sound(requests);
+}
+
+TEST(HopperWgmmaSource, EveryWayToAskForSlabsCompilesWithoutSpills) {
+  std::vector<CompileRequest> requests;
+  std::set<std::array<int, 4>> seen;
+  for (const TileConfig& config : legal_wgmma_tiles(problem_of(4096, 4096))) {
+    const WgmmaTile tile = *parse_wgmma_tile(config);
+    if (tile.channels / tile.cluster_m % 16 == 0 &&
+        seen.insert({tile.channels, tile.block_k, tile.cluster_m, tile.swap ? 1 : 0}).second) {
+      requests.push_back(request_of(tile, DType::bf16, Accumulate::fast, WeightLayout::slab64));
+    }
+  }
+  EXPECT_GT(requests.size(), 5U);
   expect_sound(requests);
 }
 
@@ -281,6 +297,7 @@ TEST(HopperWgmmaSource, HoldsItsInstructions) {
   EXPECT_THAT(*ptx, HasSubstr("st.global.v4"));
   EXPECT_THAT(*ptx, HasSubstr("griddepcontrol.wait"));
   EXPECT_THAT(*ptx, HasSubstr("griddepcontrol.launch_dependents"));
+  EXPECT_EQ(ptx->find("cp.async.bulk.tensor.4d"), std::string::npos) << "of slabs alone";
   EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos)
       << "a read-only load may be hoisted above the wait for the kernel that wrote its data";
 }

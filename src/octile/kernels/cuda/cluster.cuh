@@ -15,6 +15,15 @@ __device__ __forceinline__ void request_box_for(u32 destination, const TensorMap
       "l"(&map), "r"(k), "r"(row), "r"(barrier), "h"(blocks)
       : "memory");
 }
+// request_slab_box() into every block of `blocks`, in the same way.
+__device__ __forceinline__ void request_slab_box_for(u32 destination, const TensorMap& map, u32 group, u32 chunk, u32 slab,
+                                                     u32 barrier, u16 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(destination),
+      "l"(&map), "r"(0), "r"(group), "r"(chunk), "r"(slab), "r"(barrier), "h"(blocks)
+      : "memory");
+}
 // Arrives at the barrier at this offset of block `rank`'s shared memory, this block's own too: whoever waits for it may
 // overwrite what this thread has read. Nothing written is published, so the scope stays the default one: with
 // `.release.cluster` the compiler puts a fence of the whole GPU before each arrival (MEMBAR.ALL.GPU), which made kernels

@@ -20,8 +20,9 @@
 // codes -> multiply -> reduce -> store.
 //
 // Defines: ROWS (32, 48 or 64..256 in steps of 64: channels of a block), TOKENS (8..128, columns of one wgmma), K_CHUNKS
-// (128-byte chunks of K a stage), STAGES, SPLIT_K (1, 2, 4, 8), CHAINS (1, 2, 4: independent sums along K in fast mode),
-// PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// (128-byte chunks of K a stage), SLAB (0/1: the weight's layout is row_major or slab64), STAGES, SPLIT_K (1, 2, 4, 8),
+// CHAINS (1, 2, 4: independent sums along K in fast mode), PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0
+// bf16, 1 fp16, 2 fp32).
 #include "cluster.cuh"
 #include "wgmma.cuh"
 
@@ -44,7 +45,10 @@ constexpr u32 kGroups = SWAP ? TOKENS / 64 : (ROWS + 63) / 64;  // Multiplying w
 constexpr u32 kConsumers = 128 * kGroups;
 constexpr u32 kWarps = kConsumers / 32;
 constexpr u32 kChunkBytes = 128;
-constexpr u32 kRowsOfBox = ROWS < 64 ? ROWS : (ROWS == 96 ? 48 : 64);  // Of the weight's tensor map.
+// Of the weight's tensor map. A box of a weight in slabs lies in one of them.
+constexpr u32 kRowsOfRowMajorBox = ROWS < 64 ? ROWS : (ROWS == 96 ? 48 : 64);
+constexpr u32 kRowsOfSlabBox = ROWS == 48 ? 16 : (ROWS % 64 == 0 ? 64 : 32);
+constexpr u32 kRowsOfBox = SLAB ? kRowsOfSlabBox : kRowsOfRowMajorBox;
 constexpr u32 kBoxes = ROWS / kRowsOfBox;
 constexpr u32 kBoxW = kRowsOfBox * kChunkBytes;
 constexpr u32 kBoxX = TOKENS * kChunkBytes;
@@ -64,6 +68,7 @@ constexpr bool kDirect = SPLIT_K == 1 && TOKENS == 8;
 constexpr u32 kTokensOfThread = TOKENS / 4;
 
 static_assert(ROWS == 32 || ROWS == 48 || ROWS == 96 || (ROWS % 64 == 0 && ROWS <= 256), "whole boxes of the weight's map");
+static_assert(ROWS % kRowsOfBox == 0 && kBoxW % 1024 == 0, "a box begins where the swizzle does");
 static_assert(SWAP ? TOKENS % 64 == 0 && ROWS <= 128 : ROWS != 96, "the 64-row operand is whole");
 static_assert(CHAINS == 1 || CHAINS == 2 || CHAINS == 4, "a step of 32 elements of K belongs to one chain");
 static_assert(STAGES >= 2 && STAGES <= 32, "a thread of the first warp a stage, and one read while the next arrives");
@@ -107,6 +112,19 @@ struct Shared {
 __device__ __forceinline__ void request_stage_of_weights(const TensorMap& map, const Work& work, const Shared& shared, u32 s,
                                                          u32 slot) {
   barrier_expect(shared.full_w + 8 * slot, kBytesW);
+#if SLAB
+  // A tile of one box asks for all of a stage's chunks at once.
+  constexpr u32 kChunksOfBox = kBoxes == 1 ? K_CHUNKS : 1;
+#pragma unroll
+  for (u32 c = 0; c < K_CHUNKS; c += kChunksOfBox) {
+#pragma unroll
+    for (u32 b = 0; b < kBoxes; ++b) {
+      const u32 row = work.row + kRowsOfBox * b;
+      request_slab_box(shared.base + slot * kBytesStage + (c * kBoxes + b) * kBoxW, map, row % 64 / 8,
+                       (work.begin + s) * K_CHUNKS + c, row / 64, shared.full_w + 8 * slot);
+    }
+  }
+#else
 #pragma unroll
   for (u32 c = 0; c < K_CHUNKS; ++c) {
 #pragma unroll
@@ -115,6 +133,7 @@ __device__ __forceinline__ void request_stage_of_weights(const TensorMap& map, c
                   ((work.begin + s) * K_CHUNKS + c) * kChunkBytes, work.row + kRowsOfBox * b, shared.full_w + 8 * slot);
     }
   }
+#endif
 }
 
 // The weights from stage `s` on, of which there are none yet or a whole window under way.

@@ -140,13 +140,20 @@ Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& proble
   return {};
 }
 
-std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate) {
+std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate,
+                                        WeightLayout layout) {
   const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
-  return {format("TOKENS={}", tile.tokens), format("K_CHUNKS={}", tile.k_chunks),
-          format("STAGES={}", tile.stages), format("SPLIT_K={}", tile.split_k),
-          format("ROWS={}", tile.rows),     format("CHAINS={}", tile.chains),
-          format("EARLY={}", tile.early),   format("SWAP={}", tile.swap),
-          format("OUT_TYPE={}", out_type),  format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+  return {format("TOKENS={}", tile.tokens),
+          format("K_CHUNKS={}", tile.k_chunks),
+          format("STAGES={}", tile.stages),
+          format("SPLIT_K={}", tile.split_k),
+          format("ROWS={}", tile.rows),
+          format("CHAINS={}", tile.chains),
+          format("EARLY={}", tile.early),
+          format("SWAP={}", tile.swap),
+          format("OUT_TYPE={}", out_type),
+          format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0),
+          format("SLAB={}", layout == WeightLayout::slab64 ? 1 : 0)};
 }
 
 int DecodeTile::registers(Accumulate accumulate) const noexcept {

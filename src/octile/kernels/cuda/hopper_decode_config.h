@@ -50,7 +50,8 @@ struct DecodeTile {
 Expected<DecodeTile> parse_decode_tile(const TileConfig& config);
 TileConfig to_config(const DecodeTile& tile);
 Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& problem, const DecodeTile& tile);
-std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate);
+std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate,
+                                        WeightLayout layout = WeightLayout::row_major);
 // Legal tiles worth trying at M, best predicted first.
 std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& problem, std::int64_t m);
 double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const DecodeTile& tile);

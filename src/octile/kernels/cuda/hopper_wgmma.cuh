@@ -40,9 +40,9 @@
 // A block leaves when its cluster has: nobody's arrival or bytes can come for one that is gone.
 //
 // Defines: BLOCK_SIZE_N (channels), BLOCK_SIZE_M (tokens), one of them 64..256 in steps of 64, the other 16..256 in steps of
-// 8; SWAP (0: channels are the former, 1: tokens), BLOCK_SIZE_K (128 or 256), STAGES, GROUPS (1..3), PINGPONG (0/1),
-// CLUSTER_M, CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1
-// fp16, 2 fp32).
+// 8; SWAP (0: channels are the former, 1: tokens), SLAB (0/1: the weight's layout is row_major or slab64; the latter wants
+// BLOCK_SIZE_N / CLUSTER_M in steps of 16), BLOCK_SIZE_K (128 or 256), STAGES, GROUPS (1..3), PINGPONG (0/1), CLUSTER_M,
+// CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
 #include "cluster.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
@@ -92,7 +92,8 @@ constexpr u32 kBytesRing = STAGES * kBytesStage;
 // What a block itself requests: where CLUSTER_M (CLUSTER_N) blocks share an operand, its part for all of them.
 constexpr u32 kRequestedW = BLOCK_SIZE_N / CLUSTER_M;
 constexpr u32 kRequestedX = BLOCK_SIZE_M / CLUSTER_N;
-constexpr u32 kBoxRowsW = SWAP ? kRequestedW : (kRequestedW % 64 == 0 ? 64 : 32);
+// Rows of the weight's map. A box of a weight in slabs begins at a multiple of its rows, so that it lies in one slab.
+constexpr u32 kBoxRowsW = SWAP && !SLAB ? kRequestedW : (kRequestedW % 64 == 0 ? 64 : (kRequestedW % 32 == 0 ? 32 : 16));
 constexpr u32 kReleases = 4 * (PINGPONG ? 1 : GROUPS) * kCluster;
 
 // Outputs on their way: two slabs of each warpgroup, all of its channels of some tokens, or 64 bytes of channels (whole
@@ -111,6 +112,7 @@ constexpr u32 kScales = 2 * kGroupChannels + kGroupTokens;
 static_assert(kColumns % 8 == 0 && kColumns >= 16 && kColumns <= 256, "columns of one wgmma");
 static_assert(kRowBlocks >= 1 && kRows == kGroupRows * (PINGPONG ? 1 : GROUPS), "whole row blocks a warpgroup");
 static_assert(kCluster <= 2 && kRequestedX % 8 == 0 && kRequestedW % 8 == 0, "halves of whole swizzle atoms");
+static_assert(kRequestedW % kBoxRowsW == 0, "whole boxes");
 static_assert(kSlabTokens * kVectorsOfToken == 128 * kVectorsOfThread, "a slab is a few whole vectors a thread");
 
 extern __shared__ __align__(1024) u8 ring_memory[];
@@ -172,6 +174,15 @@ __device__ __forceinline__ void for_each_tile(const HopperWgmmaParams& p, const 
   }
 }
 
+// One request of a weight in slabs: for this block, or for both of a cluster.
+__device__ __forceinline__ void request_of_slab(u32 destination, const TensorMap& map, u32 chunk, u32 row, u32 barrier) {
+  if constexpr (CLUSTER_M == 2) {
+    request_slab_box_for(destination, map, row % 64 / 8, chunk, row / 64, barrier, 3);
+  } else {
+    request_slab_box(destination, map, row % 64 / 8, chunk, row / 64, barrier);
+  }
+}
+
 // One request: for this block, or for both of a cluster that share the operand.
 template <bool kShared>
 __device__ __forceinline__ void request(u32 destination, const TensorMap& map, u32 k, u32 row, u32 barrier) {
@@ -207,8 +218,12 @@ __device__ __forceinline__ void request_weights(const TensorMap& map, const Hopp
       for (u32 c = 0; c < kChunks; ++c) {
 #pragma unroll
         for (u32 row = 0; row < kRequestedW; row += kBoxRowsW) {
-          request<CLUSTER_M == 2>(shared.ring + place.slot * kBytesStage + c * kChunkW + (part + row) * kChunkBytes, map,
-                                  (s * kChunks + c) * kChunkBytes, tile.channel + part + row, full);
+          const u32 destination = shared.ring + place.slot * kBytesStage + c * kChunkW + (part + row) * kChunkBytes;
+          if constexpr (SLAB) {
+            request_of_slab(destination, map, s * kChunks + c, tile.channel + part + row, full);
+          } else {
+            request<CLUSTER_M == 2>(destination, map, (s * kChunks + c) * kChunkBytes, tile.channel + part + row, full);
+          }
         }
       }
       place.next();

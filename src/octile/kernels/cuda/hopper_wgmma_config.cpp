@@ -159,7 +159,7 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
   return {};
 }
 
-std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate) {
+std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate, WeightLayout layout) {
   const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
   return {format("BLOCK_SIZE_M={}", tile.tokens),
           format("BLOCK_SIZE_N={}", tile.channels),
@@ -171,7 +171,8 @@ std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, A
           format("CLUSTER_N={}", tile.cluster_n),
           format("SWAP={}", tile.swap ? 1 : 0),
           format("OUT_TYPE={}", out_type),
-          format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0)};
+          format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0),
+          format("SLAB={}", layout == WeightLayout::slab64 ? 1 : 0)};
 }
 
 }  // namespace octile::cuda

@@ -60,7 +60,8 @@ int resident_blocks(const Problem& problem, const WgmmaTile& tile) noexcept;
 Expected<WgmmaTile> parse_wgmma_tile(const TileConfig& config);
 TileConfig to_config(const WgmmaTile& tile);
 Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile);
-std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate);
+std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate,
+                                       WeightLayout layout = WeightLayout::row_major);
 
 // Legal tiles worth trying at M, best predicted first.
 std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& problem, std::int64_t m);

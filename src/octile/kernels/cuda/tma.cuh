@@ -31,6 +31,16 @@ __device__ __forceinline__ void request_box(u32 destination, const TensorMap& ma
       "l"(&map), "r"(k), "r"(row), "r"(barrier)
       : "memory");
 }
+// Of a weight in layout "slab64": the box of channels that begins with group `group` (of 8 channels) of slab `slab`, from
+// chunk `chunk` of K on. It lies in memory as the swizzle would have put it; zeros beyond the last chunk and slab.
+__device__ __forceinline__ void request_slab_box(u32 destination, const TensorMap& map, u32 group, u32 chunk, u32 slab,
+                                                 u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
+          "r"(destination),
+      "l"(&map), "r"(0), "r"(group), "r"(chunk), "r"(slab), "r"(barrier)
+      : "memory");
+}
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
