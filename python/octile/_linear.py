@@ -28,6 +28,45 @@ def _scale_count(scales: _arrays.Array, n: int) -> int:
     )
 
 
+def _source(
+    codes: Any, scales: Any, scale_dtype: Any, device: str, stream: int | None = None
+) -> tuple[dict[str, Any], list[_arrays.Array]]:
+    """Codes and scales in memory of `device` as the module takes them, and what keeps them alive."""
+    code_array = _arrays.read(codes, "codes", stream=stream)
+    if code_array.dtype == "uint8":
+        code_array.dtype = "e4m3"
+    if isinstance(scales, (int, float)):
+        scales = np.asarray(scales, np.float32)
+    scale_array = _arrays.read(scales, "scales", dtype=scale_dtype, stream=stream)
+    for array, name, known in (
+        (code_array, "codes", ("e4m3", "e4m3fnuz")),
+        (scale_array, "scales", ("fp32", "bf16", "fp16")),
+    ):
+        _arrays.same_device(array, name, device)
+        if array.dtype not in known:
+            raise ValueError(f"{name}: want {' or '.join(known)}, got {array.dtype}")
+    if len(code_array.shape) != 2:
+        raise ValueError(f"codes: want [N, K], got {list(code_array.shape)}")
+    n, k = code_array.shape
+    row_stride, col_stride = code_array.strides
+    if (col_stride != 1 and k > 1) or (row_stride < k and n > 1):
+        raise ValueError(
+            f"codes [{n}, {k}]: want column stride 1 and row stride >= {k}, got strides {tuple(code_array.strides)}"
+        )
+    _arrays.require_packed(scale_array, "scales")
+    source = {
+        "n": n,
+        "k": k,
+        "codes": code_array.pointer,
+        "code_dtype": code_array.dtype,
+        "row_stride": row_stride if n > 1 else k,
+        "scales": scale_array.pointer,
+        "scale_dtype": scale_array.dtype,
+        "scale_count": _scale_count(scale_array, n),
+    }
+    return source, [code_array, scale_array]
+
+
 class Weight:
     """e4m3 codes [N, K] with their scales, packed once for one device in the one layout that serves every M of its table.
 
@@ -55,38 +94,9 @@ class Weight:
     ) -> None:
         self.device: str = _arrays.device_of(codes) if device is None else device
         self.out_dtype: str = _arrays.dtype_name(out_dtype)
-        code_array = _arrays.read(_host(codes, "codes"), "codes")
-        if code_array.dtype == "uint8":
-            code_array.dtype = "e4m3"
-        if isinstance(scales, (int, float)):
-            scales = np.asarray(scales, np.float32)
-        scale_array = _arrays.read(_host(scales, "scales"), "scales", dtype=scale_dtype)
-        for array, name in ((code_array, "codes"), (scale_array, "scales")):
-            _arrays.same_device(array, name, "cpu")
-        if len(code_array.shape) != 2:
-            raise ValueError(f"codes: want [N, K], got {list(code_array.shape)}")
-        for array, name, known in (
-            (code_array, "codes", ("e4m3", "e4m3fnuz")),
-            (scale_array, "scales", ("fp32", "bf16", "fp16")),
-        ):
-            if array.dtype not in known:
-                raise ValueError(f"{name}: want {' or '.join(known)}, got {array.dtype}")
-        n, k = code_array.shape
-        row_stride, col_stride = code_array.strides
-        if (col_stride != 1 and k > 1) or (row_stride < k and n > 1):
-            raise ValueError(
-                f"codes [{n}, {k}]: want column stride 1 and row stride >= {k}, got strides {tuple(code_array.strides)}"
-            )
-        _arrays.require_packed(scale_array, "scales")
+        source, alive = _source(_host(codes, "codes"), _host(scales, "scales"), scale_dtype, "cpu")
         self._core = _core.Weight(
-            n=n,
-            k=k,
-            codes=code_array.pointer,
-            code_dtype=code_array.dtype,
-            row_stride=row_stride if n > 1 else k,
-            scales=scale_array.pointer,
-            scale_dtype=scale_array.dtype,
-            scale_count=_scale_count(scale_array, n),
+            **source,
             device=self.device,
             tables=tables,
             out_dtype=self.out_dtype,
@@ -95,12 +105,30 @@ class Weight:
             batch_invariant=batch_invariant,
             pdl=pdl,
         )
+        del alive  # Copies from a device, and not sooner.
 
     @classmethod
     def quantize(cls, weight: Any, *, dtype: Any = None, device: str | None = None, **options: Any) -> Weight:
         """A weight [N, K] in bf16, fp16 or fp32, quantised with one scale a row. The other arguments are Weight's."""
         codes, scales = quantize_per_token(_host(weight, "weight"), dtype=dtype)
         return cls(codes, scales, device=_arrays.device_of(weight) if device is None else device, **options)
+
+    def update(self, codes: Any, scales: Any, *, scale_dtype: Any = None, stream: Any = None) -> Weight:
+        """Writes other codes and scales of the same shape in place: linears and captured graphs go on with the new ones.
+
+        On a GPU alone. In host memory they are read before this returns. On the weight's own GPU, scales being fp32 [N] or
+        [N, 1], they are read when the stream gets there, and scales are not checked. The work is on torch's current stream
+        where codes are a tensor of torch, else on `stream` (the default stream without it); order other streams behind it.
+        Nothing of the next call of any linear starts before it has ended. Do not call it while another thread is in a call.
+        """
+        handle = _stream_handle(codes, self.device, stream)
+        where = _arrays.device_of(codes)
+        if where not in ("cpu", self.device):
+            raise ValueError(f"codes: want memory of the host or of {self.device}, got {where}")
+        source, alive = _source(codes, scales, scale_dtype, where, handle)
+        self._core.update(**source, on_device=where != "cpu", stream=handle)
+        del alive
+        return self
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -277,7 +305,7 @@ def _stream_handle(x: Any, device: str, stream: Any) -> int:
         given = handle
     if not _arrays.is_torch(x):
         return given or 0
-    current = _arrays.torch_module().cuda.current_stream(x.device).cuda_stream
+    current = _arrays.torch_module().cuda.current_stream(device).cuda_stream
     if given is not None and given != current:
         raise ValueError("stream: tensors of torch run on torch's current stream: enter it with torch.cuda.stream()")
     return current

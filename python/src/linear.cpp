@@ -97,10 +97,8 @@ struct Linear {
   }
 };
 
-Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string_view code_dtype, std::int64_t row_stride,
-                      Address scales, std::string_view scale_dtype, std::int64_t scale_count, const std::string& device,
-                      const std::string& tables, std::string_view out_dtype, std::string_view accumulate,
-                      std::string_view numerics, bool batch_invariant, std::string_view pdl) {
+WeightSource source_of(std::int64_t n, std::int64_t k, Address codes, std::string_view code_dtype, std::int64_t row_stride,
+                       Address scales, std::string_view scale_dtype, std::int64_t scale_count) {
   WeightSource source;
   source.n = n;
   source.k = k;
@@ -110,6 +108,13 @@ Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string
   source.scales = at<const void*>(scales);
   source.scale_dtype = dtype_of("weight scales", scale_dtype);
   source.scale_count = scale_count;
+  return source;
+}
+
+Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string_view code_dtype, std::int64_t row_stride,
+                      Address scales, std::string_view scale_dtype, std::int64_t scale_count, const std::string& device,
+                      const std::string& tables, std::string_view out_dtype, std::string_view accumulate,
+                      std::string_view numerics, bool batch_invariant, std::string_view pdl) {
   WeightOptions options;
   options.device = device;
   options.tables = tables;
@@ -118,7 +123,15 @@ Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string
   options.numerics = numerics_of(numerics);
   options.batch_invariant = batch_invariant;
   options.pdl = pdl_of(pdl);
-  return value_or_raise(Fp8Weight::create(source, options));
+  return value_or_raise(
+      Fp8Weight::create(source_of(n, k, codes, code_dtype, row_stride, scales, scale_dtype, scale_count), options));
+}
+
+void update_weight(Fp8Weight& weight, std::int64_t n, std::int64_t k, Address codes, std::string_view code_dtype,
+                   std::int64_t row_stride, Address scales, std::string_view scale_dtype, std::int64_t scale_count,
+                   bool on_device, Address stream) {
+  value_or_raise(weight.update(source_of(n, k, codes, code_dtype, row_stride, scales, scale_dtype, scale_count),
+                               on_device ? SourceMemory::device : SourceMemory::host, at<void*>(stream)));
 }
 
 Linear make_linear(const Fp8Weight& weight, std::string_view activation, float static_scale, const QuantizeOptions& quantize,
@@ -177,6 +190,9 @@ void bind_weight(nb::module_& module) {
            nb::arg("row_stride"), nb::arg("scales"), nb::arg("scale_dtype"), nb::arg("scale_count"), nb::arg("device"),
            nb::arg("tables"), nb::arg("out_dtype"), nb::arg("accumulate"), nb::arg("numerics"), nb::arg("batch_invariant"),
            nb::arg("pdl"), nb::call_guard<nb::gil_scoped_release>())
+      .def("update", &update_weight, nb::kw_only(), nb::arg("n"), nb::arg("k"), nb::arg("codes"), nb::arg("code_dtype"),
+           nb::arg("row_stride"), nb::arg("scales"), nb::arg("scale_dtype"), nb::arg("scale_count"), nb::arg("on_device"),
+           nb::arg("stream"), nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("n", &Fp8Weight::n)
       .def_prop_ro("k", &Fp8Weight::k)
       .def_prop_ro("nbytes", &Fp8Weight::bytes);

@@ -206,6 +206,17 @@ def test_the_sources_may_be_overwritten_and_freed(rng):
     )
 
 
+def test_a_weight_on_the_cpu_is_not_written_in_place(rng):
+    codes, scales = support.random_weight(rng, 32, 48)
+    weight = octile.Weight(codes, scales)
+    with pytest.raises(RuntimeError, match="create a new one"):
+        weight.update(codes, scales)
+    with pytest.raises(ValueError, match=r"want the weight's shape \[32, 48\], got \[31, 48\]"):
+        weight.update(codes[1:], scales[1:])
+    with pytest.raises(ValueError, match="scales: want fp32 or bf16 or fp16, got uint8"):
+        weight.update(codes, codes[:, 0])
+
+
 def test_results_own_their_memory(rng):
     _, _, weight = make(rng, 40, 64)
     linear = octile.Linear(weight, x_dtype="fp16", max_m=4)

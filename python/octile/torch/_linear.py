@@ -155,16 +155,31 @@ class Linear(torch.nn.Module):
         host = {"weight": codes.detach().cpu().contiguous(), "weight_scale": wide.contiguous()}
         if bias is not None:
             host["bias"] = bias.detach().cpu().contiguous()
-        self._pack(host)
+        if not self._update(host):
+            self._pack(host)
         self._host = host
+
+    def _update(self, host: dict[str, torch.Tensor]) -> bool:
+        """Writes the codes and scales in place, so that captured graphs go on with them. False where a new packed weight is
+        needed: on a CPU, for another bias, and where a registered baseline keeps a copy of its own."""
+        packed = self._slot.packed
+        if packed is None or self.device.type != "cuda" or not _same(packed.bias, host.get("bias")):
+            return False
+        try:
+            packed.linear.weight.update(host["weight"], host["weight_scale"])
+        except RuntimeError as error:
+            if "create a new weight" not in str(error):
+                raise
+            return False
+        return True
 
     def _pack(self, host: dict[str, torch.Tensor]) -> None:
         if self.dtype not in (torch.bfloat16, torch.float16):
             raise ValueError(f"octile.torch.Linear: want bfloat16 or float16 activations, got {self.dtype}")
         if self._slot.packed is not None and self._slot.packed.captured:
             raise RuntimeError(
-                "a CUDA graph has captured this octile.torch.Linear and would go on with the old weight: make a new module "
-                "and capture again"
+                "a CUDA graph has captured this octile.torch.Linear and would go on with what it was: codes and scales are "
+                "written in place, but for another bias, type or device make a new module and capture again"
             )
         device = str(self.device)
         weight = Weight(host["weight"], host["weight_scale"], device=device, out_dtype=self.dtype, **self.options)
@@ -253,6 +268,10 @@ class Linear(torch.nn.Module):
         self._slot = _ops.Slot()
         self._handle = self._slot.handle
         self._pack(self._host)
+
+
+def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    return a is b if a is None or b is None else a.dtype == b.dtype and torch.equal(a, b)
 
 
 def _with_index(device: torch.device) -> torch.device:

@@ -111,20 +111,51 @@ def test_cuda_graphs_capture_and_replay(m):
         assert torch.equal(y, want)
 
 
-def test_a_captured_weight_is_not_replaced_behind_the_graph():
-    module = make_module()
+def test_a_captured_graph_goes_on_with_weights_that_are_loaded():
+    module = make_module().prepare_codes()
+    norm = octile.torch.RmsNorm(torch.ones(K, device="cuda", dtype=torch.bfloat16))
     x = torch.randn(4, K, device="cuda", dtype=torch.bfloat16)
-    module(x)
+    module(x), module(norm(x))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y = module(x)
-    state = module.state_dict()
+        y, of_codes = module(x), module(norm(x))
+    for _ in range(3):
+        other = make_module()
+        state = {**other.state_dict(), "bias": module.bias}  # A bias is not written in place.
+        module.load_state_dict(state)
+        other.load_state_dict(state)
+        graph.replay()
+        assert torch.equal(y, other(x)) and torch.equal(y, module(x))
+        assert torch.equal(of_codes, module(norm(x)))
+        assert_right(module, x, y)
+    state["bias"] = state["bias"] + 1
     with pytest.raises(RuntimeError, match="a CUDA graph has captured"):
         module.load_state_dict(state)
     with pytest.raises(RuntimeError, match="a CUDA graph has captured"):
         module.half()
     graph.replay()
     assert torch.equal(y, module(x))
+
+
+def test_weights_on_the_gpu_are_written_in_place_in_the_order_of_the_stream():
+    weights = [octile.torch.quantize_weight(torch.randn(N, K, device="cuda")) for _ in range(2)]
+    weight = octile.Weight(*weights[0])
+    linear = octile.Linear(weight, max_m=8)
+    x = torch.randn(8, K, device="cuda", dtype=torch.bfloat16)
+    want = octile.Linear(octile.Weight(*weights[1]), max_m=8)(x)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        before = linear(x)
+        torch.cuda._sleep(100_000_000)
+        weight.update(*weights[1])
+        after = linear(x)
+    torch.cuda.synchronize()
+    assert torch.equal(after, want) and not torch.equal(before, want)
+    with pytest.raises(ValueError, match=r"want the weight's shape \[768, 512\], got \[767, 512\]"):
+        weight.update(weights[0][0][1:], weights[0][1][1:])
+    with pytest.raises(ValueError, match="fp32 scales"):
+        weight.update(weights[0][0], weights[0][1].bfloat16())
 
 
 def test_compiled_with_cuda_graphs():
