@@ -27,7 +27,7 @@ help:
 	@echo "make test-browser  look at HTML reports with Chromium; pictures in build/$(PRESET)/report-pages"
 	@echo "make fuzz     fuzz every reader of foreign data for SECONDS_EACH=$(SECONDS_EACH) s each (clang 19)"
 	@echo "make bench    bench with the tables in force"
-	@echo "make lint     clang-format-19 and clang-tidy-19"
+	@echo "make lint     clang-format-19 and clang-tidy-19, ruff and mypy"
 	@echo "make format   let clang-format-19 rewrite the sources"
 	@echo "make install  install into PREFIX=$(PREFIX)"
 	@echo "make cutlass  build the CUTLASS component for sm_89 and sm_120 as well (needs nvcc of CUDA 12.8 or newer)"

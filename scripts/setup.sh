@@ -6,7 +6,7 @@
 #   scripts/setup.sh cutlass  CUTLASS's headers as well, from PyPI; nvcc is not installed
 #   scripts/setup.sh python   what `pip install .` and its tests need as well
 #   scripts/setup.sh browser  Chromium and what drives it as well, for the test of HTML reports
-#   scripts/setup.sh lint     clang-format-19 and clang-tidy-19 as well
+#   scripts/setup.sh lint     clang-format-19, clang-tidy-19, ruff and mypy as well
 #   scripts/setup.sh fuzz     clang 19 with libFuzzer as well
 set -eu
 cd "$(dirname "$0")/.."
@@ -76,6 +76,10 @@ fi
 
 if [ "${1:-}" = browser ] && ! .venv/bin/python3 -c 'import selenium' >/dev/null 2>&1; then
   .venv/bin/python3 -m pip install -q --disable-pip-version-check -r tests/browser/requirements.txt
+fi
+
+if [ "${1:-}" = lint ] && ! .venv/bin/python3 -c 'import mypy, ruff' >/dev/null 2>&1; then
+  .venv/bin/python3 -m pip install -q --disable-pip-version-check -r scripts/requirements.txt
 fi
 
 # Device code is compiled in the tests, by NVRTC. Without it, and without this wheel, those tests are skipped.

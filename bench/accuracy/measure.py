@@ -56,7 +56,7 @@ def kernels(model: torch.nn.Module, m: int) -> dict[str, str]:
 def decoder_pass(
     model: torch.nn.Module, block: torch.Tensor, before: dict[str, torch.Tensor]
 ) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
-    """Log probabilities of a block in double, and per token: nll, and KL and agreement against the variants that came before."""
+    """Log probabilities of a block in double, and per token: nll, KL and agreement against the variants before."""
     log_q = torch.log_softmax(model(block).double(), dim=-1)
     found = {"nll": -log_q[:-1].gather(1, block[1:, None])[:, 0]}
     if "fp32" in before:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of docs/accuracy.md, from records that measure.py wrote. No torch.
 
-    python bench/accuracy/table.py bench/results/*/accuracy_*.json
+python bench/accuracy/table.py bench/results/*/accuracy_*.json
 """
 
 from __future__ import annotations
@@ -53,11 +53,13 @@ def layers_table(record: dict[str, Any], variant: str) -> list[str]:
     body = []
     for kind, errors in record["layers"][variant].items():
         local, accumulated = errors["local"], errors["accumulated"]
-        body.append([
-            kind,
-            *(percent(value) for value in (min(local), statistics.median(local), max(local))),
-            *(percent(accumulated[index]) for index in (0, len(accumulated) // 2, -1)),
-        ])
+        body.append(
+            [
+                kind,
+                *(percent(value) for value in (min(local), statistics.median(local), max(local))),
+                *(percent(accumulated[index]) for index in (0, len(accumulated) // 2, -1)),
+            ]
+        )
     head = ["linear", "alone: least", "median", "largest", "in the model: first layer", "middle", "last"]
     return _rows(head, body)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 
@@ -39,7 +40,7 @@ class Clock:
     def seconds(self) -> list[float]:
         """From each mark to the next."""
         synchronize(self.device)
-        pairs = zip(self.marks, self.marks[1:])
+        pairs = itertools.pairwise(self.marks)
         if self.device.type == "cuda":
             return [before.elapsed_time(after) / 1e3 for before, after in pairs]
         return [after - before for before, after in pairs]
@@ -78,7 +79,7 @@ def rotated(names: list[str], turn: int) -> list[str]:
 def step_rounds(
     steps: dict[str, Step], sequences: qwen3.Sequences, length: int, rounds: int, repeats: int
 ) -> dict[str, list[float]]:
-    """Mean microseconds of a step by round: in each round every variant has a turn of `repeats` steps from `length` tokens on."""
+    """Mean microseconds of a step by round, in which every variant has a turn of `repeats` steps from `length` tokens on."""
     device = sequences.token.device
     found: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(rounds):

@@ -33,8 +33,8 @@ import octile
 import octile.torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "accuracy"))
-import metrics  # noqa: E402
-import records  # noqa: E402
+import metrics
+import records
 
 RIVALS = ("bf16", "fp8", "fp8_fused")
 MEASURES = ("sum", "busy", "span")

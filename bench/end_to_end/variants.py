@@ -104,9 +104,7 @@ class FusedAttention(torch.nn.Module):
         q, k, v = its.q_norm(q).transpose(1, 2), its.k_norm(k).transpose(1, 2), v.transpose(1, 2)
         q, k = modeling_qwen3.apply_rotary_pos_emb(q, k, *position_embeddings)
         k, v = past_key_values.update(k, v, its.layer_idx)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            its.config._attn_implementation, modeling_qwen3.eager_attention_forward
-        )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(its.config._attn_implementation, modeling_qwen3.eager_attention_forward)
         y, _ = attend(
             its, q, k, v, attention_mask, dropout=0.0, scaling=its.scaling, sliding_window=its.sliding_window, **kwargs
         )

@@ -8,7 +8,8 @@ they are read and written in place. `octile.torch` holds what is PyTorch's own.
 
 from octile._checkpoint import Checkpoint, CheckpointLinear, load_checkpoint
 from octile._command import CommandFailed, explain, tune
-from octile._core import CheckpointEntry, QuantizeOptions, version as _version
+from octile._core import CheckpointEntry, QuantizeOptions
+from octile._core import version as _version
 from octile._devices import devices
 from octile._linear import Linear, Weight
 from octile._producers import RmsNorm, SwiGlu

@@ -28,7 +28,7 @@ SIZES = {"bf16": 2, "fp16": 2, "fp32": 4, "e4m3": 1, "e4m3fnuz": 1}
 # Integers that may hold the bits of a dtype.
 _BITS = {"uint8": ("e4m3", "e4m3fnuz"), "uint16": ("bf16", "fp16")}
 # Numpy's dtype that holds a dtype's bits.
-_STORAGE = {"bf16": np.uint16, "fp16": np.float16, "fp32": np.float32, "e4m3": np.uint8, "e4m3fnuz": np.uint8}
+_STORAGE: dict[str, Any] = {"bf16": np.uint16, "fp16": np.float16, "fp32": np.float32, "e4m3": np.uint8, "e4m3fnuz": np.uint8}
 
 _DLPACK_CPU = (1, 3)  # Ordinary memory, and memory that CUDA has pinned.
 _DLPACK_CUDA = (2, 13)  # Device memory, and memory that CUDA manages.
@@ -70,17 +70,12 @@ def dtype_name(dtype: Any) -> str:
     return _NAMES.get(name, name)
 
 
-def read(
-    value: Any, name: str, *, dtype: Any = None, stream: int | None = None, writable: bool = False
-) -> Array:
+def read(value: Any, name: str, *, dtype: Any = None, stream: int | None = None, writable: bool = False) -> Array:
     """`value` as an Array. `dtype` says what uint8 or uint16 elements hold; where the dtype is known it must agree.
 
     `stream`: the CUDA stream that the work will run on; memory of a GPU is made ready for it by its owner.
     """
-    if is_torch(value):
-        array = _read_torch(value, name)
-    else:
-        array = _read_other(value, name, stream, writable)
+    array = _read_torch(value, name) if is_torch(value) else _read_other(value, name, stream, writable)
     if dtype is not None:
         wanted = dtype_name(dtype)
         if wanted not in SIZES:
@@ -109,16 +104,17 @@ def _read_other(value: Any, name: str, stream: int | None, writable: bool) -> Ar
     if isinstance(value, np.ndarray):
         # numpy's buffers and capsules know no dtype of ml_dtypes.
         named = _NAMES.get(value.dtype.name)
-        custom = named is not None and value.dtype.isbuiltin == 2  # A type that a package has added to numpy's own.
+        # A type that a package has added to numpy's own.
+        custom = named if named is not None and value.dtype.isbuiltin == 2 else None
         plain = value.dtype.isbuiltin == 1 and value.dtype.kind in "fiu"
         if not (custom or plain) or not value.flags.aligned:
             raise ValueError(
                 f"{name}: want bf16, fp16, fp32 or e4m3 (or their bits), aligned and in the machine's byte order, "
                 f"got dtype {value.dtype}, {'aligned' if value.flags.aligned else 'not aligned'}"
             )
-        view = value.view(_STORAGE[named]) if custom else value
+        view = value.view(_STORAGE[custom]) if custom else value
         memory = _core.Array(view, name, writable)
-        dtype = named if custom else memory.dtype
+        dtype = custom or memory.dtype
         return Array(memory.pointer, dtype, memory.shape, memory.strides, "cpu", "numpy", memory, value)
     memory = _core.Array(_capsule(value, stream), name, writable)
     return Array(
@@ -164,15 +160,13 @@ def matrix(array: Array, name: str, columns: int | None = None) -> tuple[int, in
         return 0, cols, cols, 1
     rows = 1
     row_stride = cols
-    for size, stride in zip(reversed(array.shape[:-1]), reversed(array.strides[:-1])):
+    for size, stride in zip(reversed(array.shape[:-1]), reversed(array.strides[:-1]), strict=True):
         if size == 1:
             continue
         if rows == 1:
             row_stride = stride
         elif stride != rows * row_stride:
-            raise ValueError(
-                f"{name} {list(array.shape)}: want rows at one stride, got strides {tuple(array.strides)}"
-            )
+            raise ValueError(f"{name} {list(array.shape)}: want rows at one stride, got strides {tuple(array.strides)}")
         rows *= size
     return rows, cols, row_stride, array.strides[-1] if cols > 1 else 1
 
@@ -188,7 +182,7 @@ def vector(array: Array, name: str, shapes: list[tuple[int, ...]]) -> None:
 def require_packed(array: Array, name: str) -> None:
     """Raises unless the elements lie one after the other, the last dimension fastest."""
     expected = 1
-    for size, stride in zip(reversed(array.shape), reversed(array.strides)):
+    for size, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
         if size > 1 and stride != expected and 0 not in array.shape:
             raise ValueError(f"{name} {list(array.shape)}: want one piece, got strides {tuple(array.strides)}")
         expected *= size
@@ -215,8 +209,7 @@ def empty_like(source: Array, shape: tuple[int, ...], dtype: str) -> Any:
     if source.device != "cpu":
         raise ValueError(f"no out= was given, and on {source.device} results are made by torch alone: give out=")
     storage = np.empty(shape, _STORAGE[dtype])
-    scalar = getattr(source.source, "dtype", None)
-    if source.kind == "numpy" and scalar.type.__module__ == "ml_dtypes" and storage.dtype.kind == "u":
+    if source.kind == "numpy" and source.source.dtype.type.__module__ == "ml_dtypes" and storage.dtype.kind == "u":
         ml_dtypes = sys.modules["ml_dtypes"]
         return storage.view(ml_dtypes.bfloat16 if dtype == "bf16" else ml_dtypes.float8_e4m3fn)
     return storage

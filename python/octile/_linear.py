@@ -23,9 +23,7 @@ def _scale_count(scales: _arrays.Array, n: int) -> int:
         return n
     if scales.shape in ((), (1,), (1, 1)):
         return 1
-    raise ValueError(
-        f"scales: want [{n}] or [{n}, 1] (one a row of the codes) or one for all, got {list(scales.shape)}"
-    )
+    raise ValueError(f"scales: want [{n}] or [{n}, 1] (one a row of the codes) or one for all, got {list(scales.shape)}")
 
 
 def _source(
@@ -179,9 +177,7 @@ class Linear:
             bias_array = _arrays.read(_host(bias, "bias"), "bias", dtype=bias_dtype)
             _arrays.same_device(bias_array, "bias", "cpu")
             if bias_array.shape != (n,) or bias_array.dtype not in ("fp32", "bf16", "fp16"):
-                raise ValueError(
-                    f"bias: want fp32, bf16 or fp16 [{n}], got {bias_array.dtype} {list(bias_array.shape)}"
-                )
+                raise ValueError(f"bias: want fp32, bf16 or fp16 [{n}], got {bias_array.dtype} {list(bias_array.shape)}")
             _arrays.require_packed(bias_array, "bias")
         self._core = _core.Linear(
             weight=weight._core,
@@ -311,9 +307,7 @@ def _stream_handle(x: Any, device: str, stream: Any) -> int:
     return current
 
 
-def _workspace(
-    linear: Linear, source: _arrays.Array, rows: int, workspace: Any, stream: int
-) -> _arrays.Array | None:
+def _workspace(linear: Linear, source: _arrays.Array, rows: int, workspace: Any, stream: int) -> _arrays.Array | None:
     """The workspace of a call; None on a CPU where none is given: the module keeps one for each call that runs."""
     device = linear.weight.device
     if workspace is not None:

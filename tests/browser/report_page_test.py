@@ -268,7 +268,10 @@ class ReportPage(unittest.TestCase):
 
     def test_filters_by_text_shape_and_choice(self):
         self.open(self.h200())
-        count = lambda: self.js("return document.getElementById('filter-count').textContent;")
+
+        def count():
+            return self.js("return document.getElementById('filter-count').textContent;")
+
         self.assertEqual(count(), "136 points")
         search = self.browser.find_element(By.ID, "filter-text")
         search.send_keys("hopper_wgmma")

@@ -4,6 +4,7 @@
 usage: conversions_oracle.py PROGRAM, where PROGRAM is conversions_dump.
 ml_dtypes turns overflow into NaN where the contract saturates: magnitudes above 464 (which round past 448) differ by that rule.
 """
+
 import subprocess
 import sys
 import unittest

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "accuracy"))
-import metrics  # noqa: E402
-import table  # noqa: E402
-import texts  # noqa: E402
+import metrics
+import table
+import texts
 
 
 def test_log_probabilities_sum_to_one_and_do_not_overflow(rng):

@@ -42,9 +42,7 @@ def test_each_output_type_is_rounded_once(rng, out_dtype):
     y = octile.Linear(weight, x_dtype="fp16", max_m=16)(x)
     assert y.dtype == {"bf16": np.uint16, "fp16": np.float16, "fp32": np.float32}[out_dtype]
     wide = support.from_bf16(y) if out_dtype == "bf16" else y
-    support.assert_close(
-        wide, support.product(*support.quantize(x.astype(np.float32)), codes, scales), out_dtype, 300
-    )
+    support.assert_close(wide, support.product(*support.quantize(x.astype(np.float32)), codes, scales), out_dtype, 300)
 
 
 def test_ml_dtypes_come_back_as_ml_dtypes(rng):
@@ -58,9 +56,7 @@ def test_ml_dtypes_come_back_as_ml_dtypes(rng):
     )
     support.assert_close(y.astype(np.float32), reference, "bf16", 32)
     # The same bits, said with a dtype.
-    np.testing.assert_array_equal(
-        octile.Linear(typed, max_m=4)(x.view(np.uint16), dtype="bf16"), y.view(np.uint16)
-    )
+    np.testing.assert_array_equal(octile.Linear(typed, max_m=4)(x.view(np.uint16), dtype="bf16"), y.view(np.uint16))
 
 
 def test_codes_with_scales_of_their_own(rng):
@@ -201,9 +197,7 @@ def test_the_sources_may_be_overwritten_and_freed(rng):
     bias[:] = np.nan
     del codes, scales, bias, weight
     x = rng.standard_normal((4, 64)).astype(np.float16)
-    support.assert_close(
-        linear(x), support.product(*support.quantize(x.astype(np.float32)), *reference_of), "fp32", 64
-    )
+    support.assert_close(linear(x), support.product(*support.quantize(x.astype(np.float32)), *reference_of), "fp32", 64)
 
 
 def test_a_weight_on_the_cpu_is_not_written_in_place(rng):

@@ -79,9 +79,7 @@ def test_powers_of_two_as_scales_are_exact_in_every_row_and_column():
     ones = support.encode(np.float32([1]))[0]
     scale_a = (2.0 ** (np.arange(m) % 11 - 5)).astype(np.float32)[:, None]
     scale_b = (2.0 ** (np.arange(n) % 13 - 6)).astype(np.float32)[None]
-    y = octile.scaled_mm(
-        np.full((m, k), ones, np.uint8), np.full((n, k), ones, np.uint8).T, scale_a, scale_b, "fp32"
-    )
+    y = octile.scaled_mm(np.full((m, k), ones, np.uint8), np.full((n, k), ones, np.uint8).T, scale_a, scale_b, "fp32")
     np.testing.assert_array_equal(y, k * scale_a * scale_b)
 
 

@@ -117,18 +117,17 @@ class Linear(torch.nn.Module):
     @property
     def weight(self) -> torch.Tensor:
         """The codes, in host memory. Writing to them changes no result; load_state_dict does."""
-        return self._kept("weight")
+        return self._kept()["weight"]
 
     @property
     def weight_scale(self) -> torch.Tensor:
         """fp32 [N, 1], in host memory."""
-        return self._kept("weight_scale")
+        return self._kept()["weight_scale"]
 
     @property
     def bias(self) -> torch.Tensor | None:
         """[N] in host memory, or None."""
-        self._kept("weight")
-        return self._host.get("bias")
+        return self._kept().get("bias")
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self.dtype}, device={self.device}"
@@ -139,10 +138,10 @@ class Linear(torch.nn.Module):
             raise RuntimeError("this octile.torch.Linear has no packed weight: an earlier move or load of it failed")
         return packed
 
-    def _kept(self, name: str) -> torch.Tensor:
+    def _kept(self) -> dict[str, torch.Tensor]:
         if self._host is None:
             raise RuntimeError("the host copy of this linear's codes was dropped with drop_host_copy()")
-        return self._host[name]
+        return self._host
 
     def _set(self, codes: torch.Tensor, scales: torch.Tensor, bias: torch.Tensor | None) -> None:
         """Packs these values, then keeps them."""
@@ -204,11 +203,11 @@ class Linear(torch.nn.Module):
         moved = (probe.dtype, _with_index(probe.device))
         if moved == (self.dtype, self.device):
             return self
-        self._kept("weight")
+        kept = self._kept()
         before = (self.dtype, self.device)
         self.dtype, self.device = moved
         try:
-            self._pack(self._host)
+            self._pack(kept)
         except Exception:
             self.dtype, self.device = before
             raise
@@ -216,8 +215,7 @@ class Linear(torch.nn.Module):
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        self._kept("weight")
-        for name, tensor in self._host.items():
+        for name, tensor in self._kept().items():
             destination[prefix + name] = tensor
 
     def _load_from_state_dict(
@@ -243,9 +241,7 @@ class Linear(torch.nn.Module):
         codes, scales = (state_dict[prefix + name].detach().clone() for name in names[:2])
         wanted = (self.out_features, self.in_features)
         if tuple(codes.shape) != wanted or codes.dtype != torch.float8_e4m3fn:
-            error_msgs.append(
-                f"{prefix}weight: want float8_e4m3fn {list(wanted)}, got {codes.dtype} {list(codes.shape)}"
-            )
+            error_msgs.append(f"{prefix}weight: want float8_e4m3fn {list(wanted)}, got {codes.dtype} {list(codes.shape)}")
             return
         try:
             self._set(codes, scales, state_dict[prefix + "bias"].detach().clone() if has_bias else None)
@@ -253,7 +249,7 @@ class Linear(torch.nn.Module):
             error_msgs.append(f"{prefix}: {error}")
 
     def __getstate__(self) -> dict[str, Any]:
-        self._kept("weight")
+        self._kept()
         state = self.__dict__.copy()
         del state["_slot"], state["_handle"]
         if isinstance(self.quantize, QuantizeOptions):
@@ -267,7 +263,7 @@ class Linear(torch.nn.Module):
             self.quantize = QuantizeOptions(**self.quantize)
         self._slot = _ops.Slot()
         self._handle = self._slot.handle
-        self._pack(self._host)
+        self._pack(self._kept())
 
 
 def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:

@@ -31,9 +31,7 @@ def is_eager(*tensors: torch.Tensor) -> bool:
 class Packed:
     """A linear that is ready for calls with tensors of `dtype` on `device`."""
 
-    def __init__(
-        self, linear: PackedLinear, dtype: torch.dtype, device: torch.device, bias: torch.Tensor | None
-    ) -> None:
+    def __init__(self, linear: PackedLinear, dtype: torch.dtype, device: torch.device, bias: torch.Tensor | None) -> None:
         self.linear = linear
         self.of_codes: PackedLinear | None = None  # The same weight for codes that come with their scales.
         self.dtype = dtype
@@ -169,9 +167,7 @@ def linear_of_codes(codes: torch.Tensor, scales: torch.Tensor, handle: int, n: i
 
 
 @linear_of_codes.register_fake
-def _linear_of_codes_fake(
-    codes: torch.Tensor, scales: torch.Tensor, handle: int, n: int, dtype: torch.dtype
-) -> torch.Tensor:
+def _linear_of_codes_fake(codes: torch.Tensor, scales: torch.Tensor, handle: int, n: int, dtype: torch.dtype) -> torch.Tensor:
     return codes.new_empty((*codes.shape[:-1], n), dtype=dtype)
 
 

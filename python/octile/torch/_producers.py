@@ -108,9 +108,7 @@ class RmsNorm(_Producer):
         self.register_buffer("weight", weight.detach().clone().to(self.device))
         self._pack()
 
-    def forward(
-        self, x: torch.Tensor, residual: torch.Tensor | None = None
-    ) -> Quantized | tuple[Quantized, torch.Tensor]:
+    def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Quantized | tuple[Quantized, torch.Tensor]:
         if residual is None:
             made = self._slot.packed(x) if _ops.is_eager(x) else _ops.rms_norm(x, self._handle, self.features)
             return Quantized(*made)

@@ -78,8 +78,10 @@ def quantize_(
 def _children(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, str, torch.nn.Module]]:
     """(name, parent, name in the parent, module) of every module below `model`, shared ones once for each place."""
     if _parts_of("", model) is not None:
-        raise ValueError(f"model: want a module that holds linears, got a {type(model).__name__}, which cannot be replaced "
-                         "in place: use octile.torch.Linear.from_float")
+        raise ValueError(
+            f"model: want a module that holds linears, got a {type(model).__name__}, which cannot be replaced "
+            "in place: use octile.torch.Linear.from_float"
+        )
     return [
         (f"{prefix}.{child_name}" if prefix else child_name, parent, child_name, child)
         for prefix, parent in model.named_modules()
@@ -116,14 +118,18 @@ def _fp8_parts(module: torch.nn.Module, weight: torch.Tensor) -> dict[str, Any]:
     scale = getattr(module, "weight_scale", None)
     inverse = getattr(module, "weight_scale_inv", None)
     if scale is None and inverse is not None:
-        return {"error": f"block-scaled weights (weight_scale_inv {list(inverse.shape)}) are not supported: want one scale an "
-                         "output channel or one for all"}
+        return {
+            "error": f"block-scaled weights (weight_scale_inv {list(inverse.shape)}) are not supported: want one scale an "
+            "output channel or one for all"
+        }
     if not isinstance(scale, torch.Tensor):
         return {"error": "it holds float8_e4m3fn weights without a weight_scale"}
     if tuple(scale.shape) not in ((n, 1), (n,)) and scale.numel() != 1:
         kind = "block-scaled weights" if scale.dim() == 2 else "weight scales"
-        return {"error": f"{kind} (weight_scale {list(scale.shape)} of a weight [{n}, {k}]) are not supported: want [{n}, 1], "
-                         f"[{n}] or one for all"}
+        return {
+            "error": f"{kind} (weight_scale {list(scale.shape)} of a weight [{n}, {k}]) are not supported: want [{n}, 1], "
+            f"[{n}] or one for all"
+        }
     bias = getattr(module, "bias", None)
     parts: dict[str, Any] = {"codes": weight, "scales": scale, "bias": bias}
     known = [t.dtype for t in (bias, scale) if isinstance(t, torch.Tensor) and t.dtype in ACTIVATIONS]

@@ -87,11 +87,11 @@ def test_two_streams_at_once():
     torch.cuda.synchronize()
     results = [[], []]
     for _ in range(50):
-        for stream, x, kept in zip(streams, inputs, results):
+        for stream, x, kept in zip(streams, inputs, results, strict=True):
             with torch.cuda.stream(stream):
                 kept.append(module(x))
     torch.cuda.synchronize()
-    for kept, want in zip(results, wanted):
+    for kept, want in zip(results, wanted, strict=True):
         assert all(torch.equal(y, want) for y in kept)
 
 

@@ -128,8 +128,8 @@ def test_strided_and_expanded_activations(model):
     assert up(x[:0]).shape == (0, 3, 160)
 
 
-def kernels_while(run):
-    """(rows, kernel) of every call of a packed linear while run() runs, and what run() returned."""
+def kernels_while(run, batch):
+    """What run(batch) returned, and (N, K, rows, kernel) of every call of a packed linear meanwhile."""
     seen = []
     original = _ops.Packed.__call__
 
@@ -141,7 +141,7 @@ def kernels_while(run):
 
     _ops.Packed.__call__ = recording
     try:
-        return run(), seen
+        return run(batch), seen
     finally:
         _ops.Packed.__call__ = original
 
@@ -153,7 +153,7 @@ def test_compiled_models_run_the_same_kernels_with_the_same_bits(model, tokens, 
     for batch in (tokens, tokens[:1], torch.cat([tokens] * 3)):
         # Inductor fuses the element-wise operations around the linears and rounds less often than eager mode, so the
         # model's outputs agree closely; the linears themselves are compared bit by bit below.
-        (eager_y, eager), (compiled_y, seen) = kernels_while(lambda: model(batch)), kernels_while(lambda: compiled(batch))
+        (eager_y, eager), (compiled_y, seen) = kernels_while(model, batch), kernels_while(compiled, batch)
         assert seen == eager and len(seen) == 4
         assert (compiled_y.float() - eager_y.float()).norm() <= 0.05 * eager_y.float().norm()
 

@@ -10,8 +10,10 @@ import octile  # noqa: E402
 
 
 def bits(tensor):
-    return tensor.view(torch.uint8 if tensor.element_size() == 1 else torch.int16).numpy().view(
-        np.uint8 if tensor.element_size() == 1 else np.uint16
+    return (
+        tensor.view(torch.uint8 if tensor.element_size() == 1 else torch.int16)
+        .numpy()
+        .view(np.uint8 if tensor.element_size() == 1 else np.uint16)
     )
 
 
