@@ -21,6 +21,7 @@ def load_checkpoint_(
     max_m: int = 256,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
+    name: str | None = None,
     **options: Any,
 ) -> Report:
     """Replaces, in place, the linears of a model's layers by the e4m3 ones of the checkpoint in directory `path`.
@@ -29,7 +30,7 @@ def load_checkpoint_(
     since their weights are not read. Linears that the checkpoint holds in bf16 or fp16 are left as they are, and so is all
     else: embeddings, norms, lm_head. Nothing is replaced before every weight was read and packed. `device`, `dtype`: by
     default each module's own, the CPU for one on the meta device, bf16 for one that is neither bf16 nor fp16. `max_m`,
-    `options`: as quantize_'s.
+    `name`, `options`: as quantize_'s.
     """
     checkpoint = _checkpoint.load_checkpoint(path, fuse=False, mmap=False)
     report = Report()
@@ -39,7 +40,8 @@ def load_checkpoint_(
         if entry.dtype != "e4m3":
             report.left[entry.name] = f"the checkpoint holds it in {entry.dtype}"
             continue
-        linear = _make(checkpoint[entry.name], module, max_m, device, dtype, options)
+        known_as = None if name is None else f"{name}.{entry.name}"
+        linear = _make(checkpoint[entry.name], module, max_m, device, dtype, known_as, options)
         made.append((parent, child_name, linear))
         report.replaced.append(entry.name)
     for parent, child_name, linear in made:
@@ -70,6 +72,7 @@ def _make(
     max_m: int,
     device: torch.device | str | None,
     dtype: torch.dtype | None,
+    name: str | None,
     options: dict[str, Any],
 ) -> Linear:
     # An octile.Linear's weight is codes in host memory, if it is kept at all.
@@ -90,5 +93,6 @@ def _make(
         static_scale=stored.static_scale,
         quantize=stored.quantize,
         options=options,
+        name=name,
     )
     return linear.train(module.training)

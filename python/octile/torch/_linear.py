@@ -34,7 +34,8 @@ class Linear(torch.nn.Module):
     `codes`: float8_e4m3fn [N, K]; `scales`: [N, 1], [N] or one for all; `bias`: [N] or None; all are kept in host memory for
     state_dict, copies and moves to another device, while calls use one packed copy on `device`. `dtype`: of x and of the
     result, bfloat16 or float16. `max_m`: rows that kernels are prepared for; more run in chunks. `activation`,
-    `static_scale`, `quantize`: as octile.Linear's. `options`: as octile.Weight's. There is no backward.
+    `static_scale`, `quantize`: as octile.Linear's. `options`: as octile.Weight's. `name`: what graphs know the module by, in
+    this process and in others; without it by a number of this process. There is no backward.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Linear(torch.nn.Module):
         static_scale: float = 0.0,
         quantize: str | QuantizeOptions = "octile",
         options: dict[str, Any] | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         if codes.dim() != 2 or codes.dtype != torch.float8_e4m3fn:
@@ -66,7 +68,8 @@ class Linear(torch.nn.Module):
         self.options = dict(options or {})
         self._codes_max_m = 0  # Rows of codes that are prepared for.
         self._host: dict[str, torch.Tensor] | None = None
-        self._slot = _ops.Slot()
+        self.name = name
+        self._slot = _ops.Slot(name)
         self._handle = self._slot.handle
         self._set(codes, scales, bias)
 
@@ -261,7 +264,7 @@ class Linear(torch.nn.Module):
         super().__setstate__(state)
         if isinstance(self.quantize, dict):
             self.quantize = QuantizeOptions(**self.quantize)
-        self._slot = _ops.Slot()
+        self._slot, self.name = _ops.copied_slot(self.name)
         self._handle = self._slot.handle
         self._pack(self._kept())
 

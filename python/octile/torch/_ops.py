@@ -3,12 +3,16 @@
 
 An operator's arguments are tensors and plain values, so what was packed goes by a number. Numbers are drawn at random and
 never used again: a graph that outlives its weight, or was loaded in another process, finds nothing and says so, and cannot
-find another weight.
+find another weight. A module that was given a name has a number made of it, the same in every process: for graphs that are
+kept in files.
 """
 
 from __future__ import annotations
 
+import gc
+import hashlib
 import secrets
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -129,12 +133,37 @@ class PackedProducer:
 class Slot:
     """What a handle stands for: a module's packed weight or producer, which the module may replace."""
 
-    def __init__(self) -> None:
-        self.handle: int = secrets.randbits(62)
+    def __init__(self, name: str | None = None) -> None:
+        self.handle: int = secrets.randbits(_HANDLE_BITS) if name is None else handle_of(name)
         self.packed: Any = None
-        _slots[self.handle] = self
+        with _lock:
+            if name is not None:
+                require_free(name)
+            _slots[self.handle] = self
 
 
+def handle_of(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") >> (64 - _HANDLE_BITS)
+
+
+def require_free(name: str) -> None:
+    """Raises where a module of this process has the name."""
+    if handle_of(name) in _slots:
+        gc.collect()  # What had it may be no more than garbage.
+    if handle_of(name) in _slots:
+        raise ValueError(f"name: another module of this process is called {name!r}")
+
+
+def copied_slot(name: str | None) -> tuple[Slot, str | None]:
+    """Of a copy or of what was loaded: its name where nothing else here has it, else none."""
+    try:
+        return Slot(name), name
+    except ValueError:
+        return Slot(), None
+
+
+_HANDLE_BITS = 62
+_lock = threading.RLock()
 _slots: weakref.WeakValueDictionary[int, Slot] = weakref.WeakValueDictionary()
 
 

@@ -23,7 +23,13 @@ class _Producer(torch.nn.Module):
     """The options of both, which the packed producer is made of anew after a move."""
 
     def __init__(
-        self, device: torch.device | str, dtype: torch.dtype, quantize: str | QuantizeOptions, static_scale: float, pdl: str
+        self,
+        device: torch.device | str,
+        dtype: torch.dtype,
+        quantize: str | QuantizeOptions,
+        static_scale: float,
+        pdl: str,
+        name: str | None,
     ) -> None:
         super().__init__()
         if dtype not in (torch.bfloat16, torch.float16):
@@ -33,7 +39,8 @@ class _Producer(torch.nn.Module):
         self.quantize = quantize
         self.static_scale = static_scale
         self.pdl = pdl
-        self._slot = _ops.Slot()
+        self.name = name
+        self._slot = _ops.Slot(name)
         self._handle = self._slot.handle
 
     def _make(self) -> Any:
@@ -73,7 +80,7 @@ class _Producer(torch.nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._slot = _ops.Slot()
+        self._slot, self.name = _ops.copied_slot(self.name)
         self._handle = self._slot.handle
         self._pack()
 
@@ -82,7 +89,7 @@ class RmsNorm(_Producer):
     """Quantised RMSNorm of x or, with a residual, of x + residual, as transformers' and vLLM's models round it.
 
     `weight`: [K], as the model's norm has it; `epsilon`: its variance_epsilon. Returns a Quantized; with a residual
-    (Quantized, sum). The Linears behind it need prepare_codes(). The other options are octile.RmsNorm's.
+    (Quantized, sum). The Linears behind it need prepare_codes(). `name`: as Linear's. The other options are octile.RmsNorm's.
     """
 
     def __init__(
@@ -95,6 +102,7 @@ class RmsNorm(_Producer):
         quantize: str | QuantizeOptions = "octile",
         static_scale: float = 0.0,
         pdl: str = "full",
+        name: str | None = None,
     ) -> None:
         super().__init__(
             weight.device if device is None else device,
@@ -102,6 +110,7 @@ class RmsNorm(_Producer):
             quantize,
             static_scale,
             pdl,
+            name,
         )
         self.epsilon = epsilon
         self.features = weight.numel()
@@ -148,8 +157,9 @@ class SwiGlu(_Producer):
         quantize: str | QuantizeOptions = "octile",
         static_scale: float = 0.0,
         pdl: str = "full",
+        name: str | None = None,
     ) -> None:
-        super().__init__(device, dtype, quantize, static_scale, pdl)
+        super().__init__(device, dtype, quantize, static_scale, pdl, name)
         self.features = features
         self._pack()
 

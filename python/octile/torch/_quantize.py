@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from octile._core import QuantizeOptions
+from octile.torch import _ops
 from octile.torch._linear import Linear
 
 ACTIVATIONS = (torch.bfloat16, torch.float16)
@@ -32,6 +33,7 @@ def quantize_(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     quantize: str | QuantizeOptions = "octile",
+    name: str | None = None,
     **options: Any,
 ) -> Report:
     """Replaces, in place, every nn.Linear in bf16 or fp16, and every module that already holds e4m3 weights.
@@ -44,34 +46,38 @@ def quantize_(
     `filter(name, module)`: which to replace; `skip`: last parts of names that are left in any case. By default that is
     lm_head, which often shares its weight with the embedding and decides the next token by small differences; skip=() takes
     it, too. `max_m`: rows to prepare for. `device`, `dtype`: default, each weight's own (bf16 where e4m3 weights have
-    neither a bias nor scales of 16 bits that tell). `options`: octile.Weight's.
+    neither a bias nor scales of 16 bits that tell). `name`: of the model; its modules are then known to graphs as
+    "name.model.layers.0.mlp.up_proj" in every process, for graphs that are kept in files. `options`: octile.Weight's.
     """
     plan: dict[int, tuple[torch.nn.Module, dict[str, Any]]] = {}
     report = Report()
     places: list[tuple[str, torch.nn.Module, str, int]] = []
-    for name, parent, child_name, module in _children(model):
-        parts = _parts_of(name, module)
+    for path, parent, child_name, module in _children(model):
+        parts = _parts_of(path, module)
         if parts is None:
             continue
         reason = parts.pop("reason", None)
         if child_name in skip:
             reason = f"skip has {child_name!r}"
-        elif filter is not None and not filter(name, module):
+        elif filter is not None and not filter(path, module):
             reason = "the filter left it"
         if reason is not None:
-            report.left[name] = reason
+            report.left[path] = reason
             continue
         if "error" in parts:
-            raise ValueError(f"{name}: {parts['error']}")
-        plan[id(module)] = (module, parts)
-        places.append((name, parent, child_name, id(module)))
+            raise ValueError(f"{path}: {parts['error']}")
+        if name is not None and id(module) not in plan:
+            parts["name"] = f"{name}.{path}"
+            _ops.require_free(parts["name"])
+        plan.setdefault(id(module), (module, parts))
+        places.append((path, parent, child_name, id(module)))
     made: dict[int, Linear] = {}
-    for name, parent, child_name, key in places:
+    for path, parent, child_name, key in places:
         if key not in made:
             module, parts = plan.pop(key)
             made[key] = _make(module, parts, max_m, device, dtype, quantize, options)
         setattr(parent, child_name, made[key])
-        report.replaced.append(name)
+        report.replaced.append(path)
     return report
 
 
@@ -168,6 +174,6 @@ def _make(
         arguments["dtype"] = dtype
     if "codes" not in arguments:
         return Linear.from_float(module, **arguments).train(module.training)
-    codes, scales, bias = (arguments.pop(name) for name in ("codes", "scales", "bias"))
+    codes, scales, bias = (arguments.pop(part) for part in ("codes", "scales", "bias"))
     arguments.setdefault("device", codes.device)
     return Linear(codes, scales, bias, **arguments).train(module.training)

@@ -267,6 +267,48 @@ def test_copies_and_pickles_are_models_of_their_own(model, tokens):
     assert torch.equal(copied(tokens), want) and torch.equal(loaded(tokens), want)
 
 
+IN_ANOTHER_PROCESS = """
+import sys, torch, octile.torch
+module, program, inputs = (sys.argv[i] for i in (1, 2, 3))
+with torch.no_grad():
+    linear = torch.load(module, weights_only=False)
+    x, want = torch.load(inputs)
+    assert torch.equal(torch.export.load(program).module()(x), want)
+    del linear
+    try:
+        torch.export.load(program).module()(x)
+    except RuntimeError as error:
+        assert "no packed weight has the handle" in str(error)
+    else:
+        raise AssertionError("a program ran without its weight")
+"""
+
+
+def test_a_graph_in_a_file_finds_a_module_by_its_name_in_another_process(tmp_path):
+    linear = octile.torch.Linear.from_float(torch.nn.Linear(32, 16).bfloat16(), max_m=4, name="here.up")
+    x = torch.randn(3, 32).bfloat16()
+    files = [str(tmp_path / name) for name in ("module.pt", "program.pt2", "inputs.pt")]
+    torch.save(linear, files[0])
+    torch.export.save(torch.export.export(linear, (x,)), files[1])
+    torch.save((x, linear(x)), files[2])
+    subprocess.run([sys.executable, "-c", IN_ANOTHER_PROCESS, *files], check=True)
+
+
+def test_two_modules_of_a_process_have_not_the_same_name(plain, tokens):
+    first = copy.deepcopy(plain)
+    octile.torch.quantize_(first, max_m=32, name="model")
+    assert first.blocks[0].up.name == "model.blocks.0.up"
+    assert copy.deepcopy(first).blocks[0].up.name is None
+    second = copy.deepcopy(plain)
+    with pytest.raises(ValueError, match="another module of this process is called 'model.blocks.0.up'"):
+        octile.torch.quantize_(second, max_m=32, name="model")
+    handle = first.blocks[0].up._handle
+    want = first(tokens)
+    del first
+    octile.torch.quantize_(second, max_m=32, name="model")
+    assert second.blocks[0].up._handle == handle and torch.equal(second(tokens), want)
+
+
 def test_options_of_the_quantiser_survive_a_copy():
     source = torch.nn.Linear(32, 16).bfloat16()
     bounded = octile.torch.Linear.from_float(source, max_m=4, quantize=octile.QuantizeOptions(upper_bound=0.5))
