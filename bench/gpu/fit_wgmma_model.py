@@ -3,112 +3,80 @@
 """Fits the constants of hopper_wgmma's cost model (wgmma_predict_us in hopper_wgmma_search.cpp) to recorded timings.
 
     pip install numpy scipy
-    fit_wgmma_model.py bench/results/NVIDIA_H200/hopper_wgmma_sweep.json [--seconds 120]
+    fit_wgmma_model.py bench/results/NVIDIA_H200/hopper_wgmma_sweep*.json [--seconds 120]
 
-Prints the constants in the order in which they stand there, and for every point what the model's first, first four and first
-sixteen configs lose to the best one timed. What is minimised weighs configs near the best of their point most, since the
-model only has to rank those."""
+Prints the constants, and what the model's first, first four and first sixteen configs lose to the best one timed at every
+point. What is minimised weighs configs near the best of their point most, since the model only has to rank those. Times of
+different files are different points: an absolute time of one run is not compared with one of another."""
 import argparse
-import collections
 import json
-import math
 import time
 
-import numpy
-from scipy.optimize import minimize
+import numpy as np
+from scipy.optimize import differential_evolution
 
 SHAPES = {"qkv": (6144, 4096), "o": (4096, 4096), "down": (4096, 12288), "gate_up": (24576, 4096)}
 SMS = 132
 SHARED_PER_SM = 228 * 1024
 OUT_BYTES = 2
-# Rates in bytes a microsecond, times in microseconds, the rest in clocks or without a unit.
-START = {
-    "dram_rate": 4.2e6, "l2_rate": 90e3, "sm_rate": 153e3, "clocks_per_us": 1700.0, "clock_loss": 0.195,
-    "shared_bytes_clock": 105.0, "column_clocks": 4.0, "alone": 1.125, "stage_clocks": 10.0, "start_us": 1.46,
-    "output_rate": 34.5e3, "longest": 0.6, "cluster_us": 0.2, "swap_loss": 1.0, "stages_us": 1.0, "held_stages": 1.0,
-    "latency_us": 1.0, "cluster_latency": 1.1, "longest_of_chunk": 0.9,
+# Constant: what it may be. Bytes a microsecond, microseconds, clocks, or without a unit.
+BOUNDS = {
+    "dram_rate": (3.5e6, 5e6), "sm_rate": (85e3, 250e3), "l2_rate": (60e3, 250e3), "clocks_per_us": (1300, 1850),
+    "clock_loss": (0.0, 0.35), "column_clocks": (0, 16), "shared_bytes_clock": (90, 140), "alone": (1.0, 1.3),
+    "stage_clocks": (0, 60), "start_us": (0.5, 3.0), "output_rate": (8e3, 80e3), "held_stages": (0.5, 2.5),
+    "latency_us": (0.5, 1.5), "cluster_latency": (1.0, 1.5), "cluster_us": (0.0, 0.8), "swap_loss": (0.95, 1.15),
+    "norm_of_chunk": (2, 16), "norm": (1.5, 12), "round_us": (0.0, 1.0), "group_loss": (0.9, 1.1), "reread": (0.0, 0.6),
 }
 
 
-def columns_rows(config):
-    swap = config.get("SWAP", 0)
-    tokens, channels = config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]
-    return (channels, tokens) if swap else (tokens, channels)
-
-
-def shared_bytes(config):
-    tokens, channels, swap = config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"], config.get("SWAP", 0)
-    groups = config.get("WARPGROUPS", 2)
-    _, rows = columns_rows(config)
-    group_rows = rows // (1 if config.get("PINGPONG", 0) else groups)
-    slab_tokens = group_rows if swap else 16
-    slabs = 2 * slab_tokens * ((64 if swap else group_rows * OUT_BYTES) + 16)
-    scales = 4 * (2 * channels + group_rows if swap else 2 * group_rows + tokens)
-    stage = config.get("BLOCK_SIZE_K", 128) * (channels + tokens)
-    return config["num_stages"] * (stage + 16) + groups * (slabs + scales)
-
-
-def resident_blocks(config):
-    groups = config.get("WARPGROUPS", 2)
-    columns, rows = columns_rows(config)
-    row_blocks = rows // 64 // (1 if config.get("PINGPONG", 0) else groups)
-    registers = row_blocks * columns // 2 + 36 + 2 * row_blocks
-    fits = 2 * (shared_bytes(config) + 1024) <= SHARED_PER_SM and 2 * 192 * (registers + 8) <= 65536
-    return 2 if groups == 1 and fits else 1
-
-
-def predict(shape, m, config, p):
+def features(shape, m, config):
     n, k = SHAPES[shape]
+    swap, in_turn = config.get("SWAP", 0), config.get("PINGPONG", 0)
     tokens, channels = config["BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]
-    columns, rows = columns_rows(config)
-    groups, in_turn = config.get("WARPGROUPS", 2), config.get("PINGPONG", 0)
+    columns, rows = (channels, tokens) if swap else (tokens, channels)
+    groups, stages, block_k = config.get("WARPGROUPS", 2), config["num_stages"], config.get("BLOCK_SIZE_K", 128)
     cluster_m, cluster_n = config.get("CLUSTER_M", 1), config.get("CLUSTER_N", 1)
     cluster = cluster_m * cluster_n
-    block_k = config.get("BLOCK_SIZE_K", 128)
-    tiles = math.ceil(m / (tokens * cluster_m)) * math.ceil(n / (channels * cluster_n))
-    rounds = math.ceil(tiles / max(1, SMS // cluster))
-    chunks = math.ceil(k / block_k) * block_k / 128
-    resident = resident_blocks(config)
-    overlapped = (groups > 1 or resident > 1) and rounds > (0 if groups > 1 and not in_turn else 1)
-    instruction = max(columns / 2 + p["column_clocks"], (64 * 32 + 32 * columns) / p["shared_bytes_clock"])
-    clocks = 4 * rows / 64 * instruction * (1 if overlapped else p["alone"]) + p["stage_clocks"] * 128 / block_k
-    work = 2 * m * n * k
-    rate = p["clocks_per_us"] * (1 - p["clock_loss"] * min(1, work / 2e11))
-    # What an SM has under way bounds what lands in it; a stage that is being read, or will be once the other half of its
-    # bytes is there, is not under way.
-    landed = 128 * (channels + tokens)
-    together = min(resident, math.ceil(tiles * cluster / SMS))
-    in_flight = together * max(config["num_stages"] - p["held_stages"], 0.3) * block_k * (channels + tokens)
-    latency = p["latency_us"] * (p["cluster_latency"] if cluster > 1 else 1)
-    requested = 128 * (channels / cluster_m + tokens / cluster_n)
-    land_us = max(landed / p["sm_rate"], requested / p["l2_rate"], landed * latency / in_flight)
-    chunk_us = p["longest_of_chunk"] * max(clocks / rate, land_us) + (1 - p["longest_of_chunk"]) * (clocks / rate + land_us)
-    chunk_us *= p["swap_loss"] if config.get("SWAP", 0) else 1
-    output_us = channels * tokens * OUT_BYTES / p["output_rate"]
-    exposed = 1 if in_turn or resident > 1 else rounds
-    sm_us = rounds * chunks * chunk_us + exposed * output_us
-    dram_us = (n * k + m * k + m * n * OUT_BYTES) / p["dram_rate"]
-    us = p["start_us"] + p["longest"] * max(sm_us, dram_us) + (1 - p["longest"]) * (sm_us + dram_us)
-    return us + (p["cluster_us"] if cluster > 1 else 0) + p["stages_us"] * landed * block_k / 128 / 1e5
+    row_blocks = rows // 64 // (1 if in_turn else groups)
+    group_rows = 64 * row_blocks
+    slabs = 2 * (group_rows if swap else 16) * ((64 if swap else group_rows * OUT_BYTES) + 16)
+    scales = 4 * (2 * channels + group_rows if swap else 2 * group_rows + tokens)
+    shared = stages * (block_k * (channels + tokens) + 16) + groups * (slabs + scales)
+    registers = row_blocks * columns // 2 + 36 + 2 * row_blocks
+    fits = 2 * (shared + 1024) <= SHARED_PER_SM and 2 * 192 * (registers + 8) <= 65536
+    resident = 2 if groups == 1 and fits else 1
+    tiles = -(-m // (tokens * cluster_m)) * -(-n // (channels * cluster_n))
+    rounds = -(-tiles // max(1, SMS // cluster))
+    together = min(resident, -(-tiles * cluster // SMS))
+    overlapped = groups > 1 and (not in_turn or rounds > 1) or together > 1
+    window = config.get("WINDOW", 0)
+    return {
+        "rows": rows, "columns": columns, "swap": swap, "cluster": cluster > 1, "rounds": rounds, "block_k": block_k,
+        "chunks": -(-k // block_k) * block_k / 128, "overlapped": overlapped, "work": 2.0 * m * n * k,
+        "landed": 128.0 * (channels + tokens), "requested": 128.0 * (channels / cluster_m + tokens / cluster_n),
+        "stages": stages, "window": max(1, 1024 * window // (block_k * channels)) if window else stages,
+        "weights_of_stage": together * block_k * channels, "codes_of_stage": together * block_k * tokens,
+        "output": channels * tokens * OUT_BYTES, "exposed": 1 if in_turn or resident > 1 else rounds,
+        "dram": n * k + m * k + m * n * OUT_BYTES, "reread": n * k * min(-(-m // (tokens * cluster_m)) - 1, 3), "share_of_groups": groups > 1 and not in_turn,
+    }
 
 
-def read(paths):
-    points = collections.defaultdict(list)
-    for path in paths:
-        with open(path, encoding="utf-8") as file:
-            for row in json.load(file)["rows"]:
-                if row["family"] == "hopper_wgmma" and row["scope"] == "gemm":
-                    points[(row["shape"], row["m"])].append((row["config"], row["us"]))
-    return points
-
-
-def losses(points, p, first):
-    result = {}
-    for (shape, m), rows in points.items():
-        best = min(us for _, us in rows)
-        order = sorted(rows, key=lambda row: predict(shape, m, row[0], p))
-        result[(shape, m)] = min(us for _, us in order[:first]) / best - 1
-    return result
+def predict(f, p):
+    instruction = np.maximum(f["columns"] / 2 + p["column_clocks"], (64 * 32 + 32 * f["columns"]) / p["shared_bytes_clock"])
+    clocks = 4 * f["rows"] / 64 * instruction * np.where(f["overlapped"], 1, p["alone"])
+    clocks = clocks * np.where(f["share_of_groups"], p["group_loss"], 1) + p["stage_clocks"] * 128 / f["block_k"]
+    multiply_us = clocks / (p["clocks_per_us"] * (1 - p["clock_loss"] * np.minimum(1, f["work"] / 2e11)))
+    under_way = np.maximum(f["stages"] - p["held_stages"], 0.3)
+    in_flight = np.minimum(under_way, f["window"]) * f["weights_of_stage"] + under_way * f["codes_of_stage"]
+    latency = p["latency_us"] * np.where(f["cluster"], p["cluster_latency"], 1)
+    land_us = np.maximum(np.maximum(f["landed"] / p["sm_rate"], f["requested"] / p["l2_rate"]),
+                         f["landed"] * latency / in_flight)
+    a = p["norm_of_chunk"]
+    chunk_us = (multiply_us**a + land_us**a) ** (1 / a) * np.where(f["swap"], p["swap_loss"], 1)
+    sm_us = f["rounds"] * (f["chunks"] * chunk_us + p["round_us"]) + f["exposed"] * f["output"] / p["output_rate"]
+    dram_us = (f["dram"] + p["reread"] * f["reread"]) / p["dram_rate"]
+    b = p["norm"]
+    return p["start_us"] + (sm_us**b + dram_us**b) ** (1 / b) + np.where(f["cluster"], p["cluster_us"], 0)
 
 
 def main():
@@ -116,42 +84,48 @@ def main():
     parser.add_argument("sweep", nargs="+")
     parser.add_argument("--seconds", type=float, default=60)
     args = parser.parse_args()
-    points = read(args.sweep)
-    names = list(START)
+    points, rows, times, configs = {}, [], [], []
+    index = []
+    for path in args.sweep:
+        with open(path, encoding="utf-8") as file:
+            for row in json.load(file)["rows"]:
+                if row["family"] == "hopper_wgmma" and row["scope"] == "gemm":
+                    index.append(points.setdefault((row["shape"], row["m"], path), len(points)))
+                    rows.append(features(row["shape"], row["m"], row["config"]))
+                    times.append(row["us"])
+                    configs.append(row["config"])
+    f = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    times, index = np.array(times), np.array(index)
+    best = np.full(len(points), np.inf)
+    np.minimum.at(best, index, times)
+    weight = np.exp(-8 * (times / best[index] - 1))
+    names = list(BOUNDS)
 
-    def cost(logs):
-        p = dict(zip(names, (START[name] * math.exp(v) for name, v in zip(names, logs))))
-        p["longest"], p["longest_of_chunk"] = min(p["longest"], 1.0), min(p["longest_of_chunk"], 1.0)
-        total = weights = 0.0
-        for (shape, m), rows in points.items():
-            best = min(us for _, us in rows)
-            for config, us in rows:
-                weight = math.exp(-8 * (us / best - 1))
-                total += weight * math.log(predict(shape, m, config, p) / us) ** 2
-                weights += weight
-        return total / weights
+    def cost(values):
+        error = np.log(predict(f, dict(zip(names, values))) / times)
+        # Of a point all times may be off by as much: only their order counts, and a little their size.
+        mean = np.bincount(index, weight * error) / np.bincount(index, weight)
+        return (np.sum(weight * (error - mean[index]) ** 2) + 0.2 * np.sum(weight * error**2)) / np.sum(weight)
 
-    generator = numpy.random.default_rng(1)
     end = time.monotonic() + args.seconds
-    best = numpy.zeros(len(names))
-    best_cost = cost(best)
-    while time.monotonic() < end:
-        start = best + generator.normal(0, 0.15, len(names))
-        found = minimize(cost, start, method="Powell", options={"maxiter": 3, "xtol": 1e-3, "ftol": 1e-4})
-        if found.fun < best_cost:
-            best, best_cost = found.x, found.fun
-            print(f"mean error {math.sqrt(best_cost):.4f}", flush=True)
-    p = dict(zip(names, (START[name] * math.exp(v) for name, v in zip(names, best))))
-    p["longest"], p["longest_of_chunk"] = min(p["longest"], 1.0), min(p["longest_of_chunk"], 1.0)
+    found = differential_evolution(cost, list(BOUNDS.values()), seed=1, maxiter=100000, popsize=12, tol=0, polish=True,
+                                   callback=lambda *_: time.monotonic() > end)
+    p = dict(zip(names, found.x))
+    print(f"cost {found.fun:.5f}")
     for name, value in p.items():
         print(f"{name:20} {value:.5g}")
+    predicted = predict(f, p)
     for first in (1, 4, 16):
-        lost = losses(points, p, first)
-        mean = math.exp(sum(math.log1p(x) for x in lost.values()) / len(lost)) - 1
-        print(f"first {first:2}: lose {100 * mean:.2f} % on average, {100 * max(lost.values()):.1f} % at most, "
-              f"more than 3 % at {sum(x > 0.03 for x in lost.values())} of {len(lost)}")
-        if first == 1:
-            print("   ", {f"{s} {m}": round(100 * x, 1) for (s, m), x in lost.items() if x > 0.03})
+        lost = {}
+        for point, number in points.items():
+            of_point = np.flatnonzero(index == number)
+            order = of_point[np.argsort(predicted[of_point], kind="stable")]
+            lost[point] = times[order[:first]].min() / best[number] - 1
+        values = np.array(list(lost.values()))
+        print(f"first {first:2}: lose {100 * np.expm1(np.mean(np.log1p(values))):.2f} % on average, "
+              f"{100 * values.max():.1f} % at most, more than 3 % at {np.sum(values > 0.03)} of {len(values)}")
+        if first < 16:
+            print("   ", {f"{s} {m}": round(100 * float(x), 1) for (s, m, _), x in lost.items() if x > 0.05})
 
 
 if __name__ == "__main__":

@@ -165,6 +165,12 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
           "In place of --model and --m: tune what a service ran untuned, as OCTILE_UNTUNED_LOG recorded it in FILE, "
           "the dearest first")
       ->type_name("FILE");
+  command
+      ->add_option("--numerics", args.tune.numerics,
+                   "baseline (default on sm_90): only kernels whose every bit is the baseline's; deterministic (default "
+                   "elsewhere): the same bits run after run")
+      ->type_name("{deterministic,baseline}")
+      ->check(CLI::IsMember({"deterministic", "baseline"}).description(""));
   command->add_flag("--thorough", args.tune.thorough, "Every M up to 1024 and a sample above, more candidates and rounds");
   command->add_flag("--resume", args.tune.resume, "Go on where an interrupted run stopped");
   add_html(*command, args.tune.html, "Also write a report of every point as one HTML page");

@@ -46,6 +46,7 @@ struct TuneArgs {
   std::vector<std::string> devices;  // Ids, or "all" alone, in place of the one device; empty: none.
   std::optional<MpiLibrary> mpi;     // Not set: one process.
   Shard shard;
+  std::string numerics;  // "deterministic", "baseline"; empty: as tuned_numerics() says of the device.
   bool thorough = false;
   bool resume = false;
   std::string html;  // Empty: none.

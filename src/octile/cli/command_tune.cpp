@@ -113,6 +113,15 @@ std::vector<std::string> device_ids(const TuneArgs& args) {
   return args.devices == std::vector<std::string>{"all"} ? devices_to_tune() : args.devices;
 }
 
+// As --numerics says, or the device's default; where it is not here, what tunes it says so.
+Numerics numerics_of(const TuneArgs& args, const std::vector<std::string>& devices) {
+  if (!args.numerics.empty()) {
+    return args.numerics == to_string(Numerics::baseline) ? Numerics::baseline : Numerics::deterministic;
+  }
+  const auto device = find_device(devices.empty() ? args.measure.device : devices.front());
+  return device ? tuned_numerics(device->info) : Numerics::deterministic;
+}
+
 // "report.html" as "report.cuda_0.html", where several groups write one each.
 std::string html_of(const std::string& path, const std::string& device) {
   if (path.empty()) {
@@ -200,6 +209,7 @@ int run_tune(const TuneArgs& args, const std::string& command_line) {
   options.thorough = args.thorough;
   options.resume = args.resume;
   options.shard = args.shard;
+  options.numerics = numerics_of(args, device_ids(args));
   if (args.mpi) {
     return tune_over_hosts(args, options);
   }

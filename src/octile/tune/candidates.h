@@ -30,7 +30,7 @@ struct Field {
 };
 
 struct FieldLimits {
-  std::size_t challengers = 12;  // Of each family.
+  std::size_t challengers = 16;  // Of each family.
   std::size_t vendor_head = 6;   // So many of a vendor's space stand whatever the cost model says of them.
   // Challengers predicted to take longer than this times the best prediction are not tried, except that the best of every
   // family is, up to family_slack.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tune layer's entry points on the devices of this build.
 #include "octile/core/format.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/tune/run_hooks.h"
 
 #include <charconv>
@@ -28,6 +29,12 @@ std::vector<std::string> devices_to_tune() {
     }
   }
   return gpus.empty() ? cpus : gpus;
+}
+
+Numerics tuned_numerics(const DeviceInfo& device) noexcept {
+  constexpr int kHopper = 90;
+  return device.kind == DeviceKind::cuda && compute_capability(device.arch) == kHopper ? Numerics::baseline
+                                                                                       : Numerics::deterministic;
 }
 
 Expected<DeviceGroups> group_devices(const std::vector<std::string>& devices, const RunOptions& options) {

@@ -173,28 +173,55 @@ TEST(HopperWgmmaConfig, SpaceAndHeuristicAreLegalForEveryM) {
   }
 }
 
-TEST(HopperWgmmaConfig, TheSpaceHasTheLaunchModeAskedForAndNoTileTwice) {
+TEST(HopperWgmmaConfig, TheSpaceHasNoLaunchModeBeyondTheOneAskedForAndNoTileTwice) {
   for (const Pdl mode : {Pdl::off, Pdl::consume, Pdl::full}) {
     Problem problem = problem_of(24576, 4096);
     problem.pdl = mode;
     for (const std::int64_t m : {65, 300, 4096}) {
       std::set<std::string> seen;
+      std::set<std::int64_t> modes;
       for (const TileConfig& config : hopper_wgmma_family().space(h200(), problem, m)) {
-        EXPECT_EQ(config.get("PDL", 1), static_cast<std::int64_t>(mode)) << config.to_json();
+        modes.insert(config.get("PDL", 1));
         EXPECT_TRUE(seen.insert(config.to_json()).second) << config.to_json();
       }
       EXPECT_GT(seen.size(), 16U);
+      // An early start of the quantiser may cost more than it gains: beside it stands the mode without.
+      const auto most = static_cast<std::int64_t>(mode);
+      EXPECT_EQ(modes, mode == Pdl::full ? (std::set<std::int64_t>{1, 2}) : std::set<std::int64_t>{most});
     }
   }
 }
 
-TEST(HopperWgmmaConfig, TheSpaceHoldsTheTokenTilesThatLeaveTheFewestRowsIdle) {
+TEST(HopperWgmmaConfig, TheSpaceHoldsTheBestTilesInOtherOrdersAndWithAWindowToo) {
+  for (const std::int64_t m : {300, 1024, 4096}) {
+    std::set<int> groups;
+    std::set<int> windows;
+    std::set<bool> swapped;
+    for (const WgmmaTile& tile : wgmma_space(h200(), problem_of(24576, 4096), m)) {
+      groups.insert(tile.group_m);
+      windows.insert(tile.window);
+      swapped.insert(tile.swap);
+    }
+    EXPECT_TRUE(groups.contains(1)) << m;
+    EXPECT_GT(groups.size(), 1U) << m;
+    EXPECT_EQ(windows, (std::set<int>{0, 48})) << m;
+    EXPECT_EQ(swapped.size(), 2U) << m;
+  }
+}
+
+TEST(HopperWgmmaConfig, TheSpaceHoldsTheTilesThatLeaveTheFewestRowsAndChannelsIdle) {
   const Problem problem = problem_of(4096, 4096);
   const std::pair<std::int64_t, std::set<int>> fitting[] = {
       {65, {40, 72}}, {129, {40, 48, 72, 136}}, {144, {40, 48, 72, 144}}, {200, {40, 56, 72, 104, 200}}};
   for (const auto& [m, heights] : fitting) {
     for (const WgmmaTile& tile : wgmma_space(h200(), problem, m)) {
-      EXPECT_TRUE(heights.contains(tile.tokens)) << "M = " << m << ": " << to_config(tile).to_json();
+      if (tile.swap) {
+        EXPECT_LT((4096 + tile.channels - 1) / tile.channels * tile.channels - 4096,
+                  8 * ((4096 + tile.channels - 1) / tile.channels))
+            << to_config(tile).to_json();
+      } else {
+        EXPECT_TRUE(heights.contains(tile.tokens)) << "M = " << m << ": " << to_config(tile).to_json();
+      }
     }
   }
 }

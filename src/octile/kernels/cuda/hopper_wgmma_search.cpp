@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 namespace octile::cuda {
@@ -14,13 +15,15 @@ namespace {
 constexpr std::size_t kMostTiles = 64;  // The space of one M: the model's best.
 constexpr int kMostStages = 16;
 constexpr int kFewestStages = 3;       // Of a candidate.
-constexpr int kFewestTokens = 40;      // Of a candidate, where M has as many: below, weights are read too often.
+constexpr int kFewestColumns = 40;     // Of a candidate, where there are as many: below, the rows are read too often.
 constexpr std::int64_t kFewestM = 65;  // Before, hopper_decode has the field.
-constexpr int kMostTokens = 256;
+constexpr int kMostColumns = 256;
+constexpr std::size_t kVaried = 5;  // Tiles that are also tried another way.
+constexpr int kWindowKib = 48;
 
-// How warpgroups share a tile's channels.
+// How warpgroups share the rows of a tile, channels or tokens.
 struct Shape {
-  int channels;
+  int rows;  // Of a tile.
   int groups;
   bool in_turn;
 };
@@ -37,17 +40,47 @@ constexpr std::array kClusters = {Cluster{1, 1}, Cluster{2, 1}, Cluster{1, 2}};
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { return (a + b - 1) / b; }
 
-// Heights of token tiles that leave the fewest rows idle: M in equal parts, in steps of 8.
-std::vector<int> token_tiles(std::int64_t m) {
+// Widths of tiles, in steps of 8, that leave the fewest of `count` tokens or channels idle: equal parts.
+std::vector<int> equal_tiles(std::int64_t count) {
   std::vector<int> result;
-  for (int tokens = std::min<int>(kFewestTokens, static_cast<int>(8 * divide_up(m, 8))); tokens <= kMostTokens;
-       tokens += 8) {
-    const std::int64_t parts = divide_up(m, tokens);
-    if (8 * divide_up(divide_up(m, parts), 8) == tokens) {
-      result.push_back(tokens);
+  for (int width = static_cast<int>(std::min<std::int64_t>(kFewestColumns, 8 * divide_up(count, 8))); width <= kMostColumns;
+       width += 8) {
+    const std::int64_t parts = divide_up(count, width);
+    if (8 * divide_up(divide_up(count, parts), 8) == width) {
+      result.push_back(width);
     }
   }
   return result;
+}
+
+// Of limits that overlap but for their ends.
+double norm(double a, double b, double power) { return std::pow(std::pow(a, power) + std::pow(b, power), 1.0 / power); }
+
+// The launch mode that won more often, by 2 to 5 %: the quantiser's early start pays as long as its rows find room beside
+// the product before.
+Pdl preferred_pdl(const Problem& problem, std::int64_t m) {
+  constexpr std::int64_t kMostEarly = 256;
+  return m <= kMostEarly ? problem.pdl : std::min(problem.pdl, Pdl::consume);
+}
+
+// Token tiles in a row such that what runs at the same time reads the fewest bytes.
+int square_group(const DeviceInfo& device, const WgmmaTile& tile, const TileCounts& counts) {
+  const std::int64_t together = std::max(1, device.sm_count / tile.cluster());
+  int best = 1;
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (const int group : {1, 2, 4, 8, 16, 32}) {
+    if (group > 1 && group / 2 >= counts.m) {
+      break;
+    }
+    const std::int64_t height = std::min<std::int64_t>(group, counts.m);
+    const std::int64_t rows = height * tile.tokens * tile.cluster_m +
+                              std::min(divide_up(together, height), counts.n) * tile.channels * tile.cluster_n;
+    if (rows < fewest) {
+      fewest = rows;
+      best = group;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -56,59 +89,95 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   if (!check_wgmma_tile(device, problem, tile)) {
     return HUGE_VAL;
   }
-  // Fitted to 60 timings of the product on an H200 (four shapes, M 96..8192, fast accumulation, no clusters), which it meets
-  // within 5 %. Bytes a microsecond and clocks. That promotion hides and what clusters cost was not fitted.
-  constexpr double kDramRate = 4.19e6;
-  constexpr double kSmRate = 153e3;          // From L2 into an SM.
-  constexpr double kClocksPerUs = 1700.0;    // Of a short product;
-  constexpr double kClockLoss = 0.195;       // the share that is lost under long ones, from
+  // Fitted by bench/gpu/fit_wgmma_model.py to 2,300 timings of the product on an H200 (four shapes, M 65..8192, fast
+  // accumulation; hopper_wgmma_sweep.json): of 112 points the model's first config loses 1.4 % as a geometric mean to the
+  // best one timed, the best of its first four 0.3 %, of its first sixteen nothing at 111. What promotion hides was not
+  // fitted. Bytes a microsecond, microseconds, clocks.
+  constexpr double kDramRate = 3.65e6;
+  constexpr double kReread = 0.222;  // Of the weights' time, for each further token tile that reads them.
+  constexpr double kMostReread = 3;
+  constexpr double kSmRate = 154e3;  // Of what lands in an SM;
+  constexpr double kL2Rate = 196e3;  // of what an SM asks of L2, for itself and others.
+  constexpr double kClocksPerUs = 1345;
+  constexpr double kClockLoss = 0.0686;      // The share that is lost under long products, from
   constexpr double kLongProduct = 2e11;      // so many products and sums on.
-  constexpr double kSharedBytesClock = 105;  // What the tensor cores read of shared memory.
-  constexpr double kAlone = 1.125;           // Of one warpgroup alone: nobody multiplies while it waits for a stage.
-  constexpr double kStartUs = 1.46;          // Launch, first stage.
-  constexpr double kOutputRate = 34.5e3;     // Of a tile.
-  constexpr double kLongest = 0.6;           // The share of the longer of two limits, the rest of their sum.
-  constexpr double kClusterLoss = 1.0;       // Blocks that share boxes wait for each other: 1.3 to 3 times slower.
+  constexpr double kSharedBytesClock = 140;  // What the tensor cores read of shared memory.
+  constexpr double kAlone = 1.097;           // Of one warpgroup alone: nobody multiplies while it waits for a stage.
+  constexpr double kStageClocks = 4.5;
+  constexpr double kHeldStages = 1.34;  // Being read, or not yet asked for.
+  constexpr double kLatencyUs = 0.993;
+  constexpr double kClusterLatency = 1.073;
+  constexpr double kClusterUs = 0.544;
+  constexpr double kSwapLoss = 1.005;
+  constexpr double kStartUs = 0.824;
+  constexpr double kRoundUs = 0.6;
+  constexpr double kOutputRate = 17.1e3;  // Of a tile's outputs.
+  constexpr double kNormOfChunk = 4.09;   // Limits that overlap add as a norm.
+  constexpr double kNorm = 4.46;
   const double sms = std::max(device.sm_count, 1);
   const TileCounts counts = tile_counts(tile, m, problem.n);
-  const double tiles = static_cast<double>(counts.m * counts.n);
+  const auto tiles = static_cast<double>(counts.m * counts.n);
   const double rounds = std::ceil(tiles / std::max(1.0, std::floor(sms / tile.cluster())));
+  const double together = std::min<double>(resident_blocks(problem, tile), std::ceil(tiles * tile.cluster() / sms));
   const double chunks = std::ceil(static_cast<double>(problem.k) / tile.block_k) * tile.block_k / 128.0;
 
-  // A multiplication of 64 channels and 32 elements of K: products, or both operands from shared memory.
-  const double instruction = std::max(tile.tokens / 2.0, (64.0 * 32 + 32.0 * tile.tokens) / kSharedBytesClock);
-  const bool overlapped = tile.groups > 1 || resident_blocks(problem, tile) > 1;
-  const bool precise = problem.accumulate == Accumulate::precise;
-  const double promote = precise ? tile.row_blocks() * tile.tokens / 2.0 + 60.0 : 0.0;  // Clocks of a warpgroup a chunk.
-  const double multiply = 4.0 * tile.channels / 64.0 * instruction;
-  double chunk_clocks = multiply * (overlapped ? 1.0 : kAlone);
-  if (precise) {
+  // A multiplication of 64 rows and 32 elements of K: products, or both operands from shared memory.
+  const double instruction = std::max(tile.columns() / 2.0, (64.0 * 32 + 32.0 * tile.columns()) / kSharedBytesClock);
+  const bool overlapped = (tile.groups > 1 && (!tile.in_turn || rounds > 1)) || together > 1;
+  const double products = 4.0 * tile.rows() / 64.0 * instruction;
+  double chunk_clocks = products * (overlapped ? 1.0 : kAlone);
+  if (problem.accumulate == Accumulate::precise) {
     // Warpgroups that share a tile promote while others multiply; one that has the tile alone cannot.
+    const double promote = tile.row_blocks() * tile.columns() / 2.0 + 60.0;
     const bool alone = tile.in_turn || tile.groups == 1;
-    chunk_clocks = alone ? multiply + promote : std::max(multiply, multiply / tile.groups + promote);
+    chunk_clocks = alone ? products + promote : std::max(products, products / tile.groups + promote);
   }
-  const double chunk_bytes =
-      128.0 * (static_cast<double>(tile.channels) / tile.cluster_m + static_cast<double>(tile.tokens) / tile.cluster_n);
+  chunk_clocks += kStageClocks * 128.0 / tile.block_k;
   const double work = 2.0 * static_cast<double>(m) * static_cast<double>(problem.n) * static_cast<double>(problem.k);
-  const double clocks_per_us = kClocksPerUs * (1.0 - kClockLoss * std::min(1.0, work / kLongProduct));
-  const double tile_us =
-      chunks * std::max(chunk_clocks / clocks_per_us, chunk_bytes / kSmRate) * (tile.cluster() > 1 ? kClusterLoss : 1.0);
+  const double multiply_us = chunk_clocks / (kClocksPerUs * (1.0 - kClockLoss * std::min(1.0, work / kLongProduct)));
+
+  const double landed = 128.0 * (tile.channels + tile.tokens);
+  const double requested =
+      128.0 * (static_cast<double>(tile.channels) / tile.cluster_m + static_cast<double>(tile.tokens) / tile.cluster_n);
+  const double under_way = std::max(tile.stages - kHeldStages, 0.3);
+  const double in_flight =
+      together * tile.block_k *
+      (std::min(under_way, static_cast<double>(tile.window_stages())) * tile.channels + under_way * tile.tokens);
+  const double latency = kLatencyUs * (tile.cluster() > 1 ? kClusterLatency : 1.0);
+  const double land_us = std::max({landed / kSmRate, requested / kL2Rate, landed * latency / in_flight});
+  const double chunk_us = norm(multiply_us, land_us, kNormOfChunk) * (tile.swap ? kSwapLoss : 1.0);
+
   const double output_us =
       static_cast<double>(std::int64_t{tile.channels} * tile.tokens * size_of(problem.out_dtype)) / kOutputRate;
   const double exposed_outputs = tile.in_turn || resident_blocks(problem, tile) > 1 ? 1.0 : rounds;
-  const double sm_us = rounds * tile_us + exposed_outputs * output_us;
-  const double bytes = static_cast<double>(problem.n) * static_cast<double>(problem.k) +
+  const double sm_us = rounds * (chunks * chunk_us + kRoundUs) + exposed_outputs * output_us;
+  const double weights = static_cast<double>(problem.n) * static_cast<double>(problem.k);
+  const double bytes = weights * (1.0 + kReread * std::min(static_cast<double>(counts.m - 1), kMostReread)) +
                        static_cast<double>(m) * static_cast<double>(problem.k) +
                        static_cast<double>(m * problem.n * size_of(problem.out_dtype));
-  const double dram_us = bytes / kDramRate;
-  return kStartUs + kLongest * std::max(sm_us, dram_us) + (1 - kLongest) * (sm_us + dram_us);
+  double us = kStartUs + norm(sm_us, bytes / kDramRate, kNorm) + (tile.cluster() > 1 ? kClusterUs : 0.0);
+
+  // What the fit does not know: enough to put these behind their own tile, before tiles that are much worse.
+  if (tile.pdl != preferred_pdl(problem, m)) {
+    us *= 1.015;
+  }
+  if (tile.group_m != square_group(device, tile, counts)) {
+    us *= 1.015;
+  }
+  return tile.window != 0 ? us * 1.01 : us;
 }
 
 std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
   if (m < kFewestM) {
     return {};
   }
-  std::vector<std::pair<double, WgmmaTile>> candidates;
+  using Candidate = std::pair<double, WgmmaTile>;
+  std::vector<Candidate> candidates;
+  const auto add = [&](const WgmmaTile& tile) {
+    if (const double predicted = wgmma_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
+      candidates.emplace_back(predicted, tile);
+    }
+  };
   // Stages that leave room for `blocks` blocks an SM.
   const auto fitting_stages = [&](WgmmaTile tile, int blocks) {
     const std::int64_t share = std::min(kSharedPerSm / blocks - kSharedPerBlock, device.shared_memory_bytes);
@@ -116,7 +185,7 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
     return static_cast<int>(std::clamp<std::int64_t>(
         (share - tile.shared_bytes(problem.out_dtype)) / (tile.stage_bytes() + 16), 0, kMostStages));
   };
-  const auto add = [&](WgmmaTile tile) {
+  const auto add_rings = [&](WgmmaTile tile) {
     int stages_before = 0;
     for (const int blocks : {1, 2}) {
       tile.stages = fitting_stages(tile, blocks);
@@ -125,34 +194,62 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
         continue;
       }
       stages_before = tile.stages;
-      if (const double predicted = wgmma_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
-        candidates.emplace_back(predicted, tile);
-      }
+      add(tile);
     }
   };
-  for (const int tokens : token_tiles(m)) {
-    for (const Shape& shape : kShapes) {
-      for (const Cluster& cluster : kClusters) {
-        for (const int block_k : {128, 256}) {
-          WgmmaTile tile;
-          tile.tokens = tokens;
-          tile.channels = shape.channels;
-          tile.block_k = block_k;
-          tile.groups = shape.groups;
-          tile.in_turn = shape.in_turn;
-          tile.cluster_m = cluster.m;
-          tile.cluster_n = cluster.n;
-          tile.pdl = problem.pdl;
-          add(tile);
+  for (const bool swap : {false, true}) {
+    for (const int columns : equal_tiles(swap ? problem.n : m)) {
+      for (const Shape& shape : kShapes) {
+        if (swap && shape.rows > 64 && shape.rows >= m + 64) {
+          continue;  // A tile of tokens that are not there.
+        }
+        for (const Cluster& cluster : kClusters) {
+          for (const int block_k : {128, 256}) {
+            WgmmaTile tile;
+            tile.tokens = swap ? shape.rows : columns;
+            tile.channels = swap ? columns : shape.rows;
+            tile.swap = swap;
+            tile.block_k = block_k;
+            tile.groups = shape.groups;
+            tile.in_turn = shape.in_turn;
+            tile.cluster_m = cluster.m;
+            tile.cluster_n = cluster.n;
+            tile.group_m = square_group(device, tile, tile_counts(tile, m, problem.n));
+            tile.pdl = preferred_pdl(problem, m);
+            add_rings(tile);
+          }
         }
       }
     }
   }
-  std::ranges::stable_sort(candidates, {}, &std::pair<double, WgmmaTile>::first);
-  candidates.resize(std::min(candidates.size(), kMostTiles));
+  const auto keep_best = [&](std::size_t count) {
+    std::ranges::stable_sort(candidates, {}, &Candidate::first);
+    candidates.resize(std::min(candidates.size(), count));
+  };
+  keep_best(kMostTiles);
+  // The best ones also with another launch mode, order of tiles or window: the same code.
+  for (std::size_t i = 0, count = std::min(candidates.size(), kVaried); i < count; ++i) {
+    const WgmmaTile tile = candidates[i].second;
+    WgmmaTile varied = tile;
+    varied.pdl = tile.pdl == problem.pdl ? std::min(problem.pdl, Pdl::consume) : problem.pdl;
+    if (varied.pdl != tile.pdl) {
+      add(varied);
+    }
+    varied = tile;
+    varied.group_m = tile.group_m == 1 ? 4 : 1;
+    if (tile_counts(tile, m, problem.n).m > 1) {
+      add(varied);
+    }
+    varied = tile;
+    varied.window = kWindowKib;
+    if (varied.window_stages() < tile.stages) {
+      add(varied);
+    }
+  }
+  keep_best(kMostTiles);
   std::vector<WgmmaTile> result;
   result.reserve(candidates.size());
-  std::ranges::transform(candidates, std::back_inserter(result), &std::pair<double, WgmmaTile>::second);
+  std::ranges::transform(candidates, std::back_inserter(result), &Candidate::second);
   return result;
 }
 
