@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ def written(record: dict[str, Any]) -> str:
 
 
 def commit() -> str:
-    """Of the sources this file is in, with -dirty where they differ from it; empty where they are no repository."""
+    """Of the sources this file is in, with -dirty where they differ; empty where they are no repository or git is not here."""
+    if shutil.which("git") is None:
+        return ""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -117,7 +117,7 @@ class Run:
         model = qwen3.make_model(sizes, arguments.layers, self.device, arguments.seed)
         self.config = config = model.config
         max_m = min(most * arguments.prompt, arguments.max_m)
-        builder = variants.Builder(model, max_m, most, arguments.threads, arguments.compile)
+        builder = variants.Builder(model, max_m, most, arguments.threads, arguments.compile, arguments.pdl)
         decode.synchronize(self.device)
 
         def make(name: str) -> torch.nn.Module:
@@ -144,6 +144,7 @@ class Run:
             "new_tokens": arguments.new,
             "compiled": arguments.compile,
             "prepared_rows": max_m,
+            "pdl": arguments.pdl,
             "variants": {name: variants.VARIANTS[name] for name in arguments.variants},
             "kernels": {
                 name: variants.kernels_of(its, [*arguments.concurrency, max_m])
@@ -347,6 +348,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--profile-rounds", type=int, default=6, help="of one replay of each variant; 0: none")
     parser.add_argument("--compile", action="store_true", help="torch.compile the step before it is captured")
     parser.add_argument("--max-m", type=int, default=LARGEST_CHUNK, help="rows that Octile prepares for, chunks of a prompt")
+    parser.add_argument("--pdl", choices=["full", "off"], default="full", help="launch mode of Octile's kernels")
     parser.add_argument("--threads", type=int, default=8, help="that pack weights")
     parser.add_argument("--time-limit", type=float, default=600, metavar="S", help="later parts are left out behind it")
     parser.add_argument("--seed", type=int, default=0)

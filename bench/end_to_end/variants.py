@@ -126,15 +126,17 @@ class ProducerLayer(torch.nn.Module):
     """A decoder layer whose norms and SwiGLU hand codes to the linears. What it returns, (result of down, residual), is
     added by the next layer's norm."""
 
-    def __init__(self, layer: torch.nn.Module, attention: FusedAttention, mlp: FusedMlp, device: torch.device) -> None:
+    def __init__(
+        self, layer: torch.nn.Module, attention: FusedAttention, mlp: FusedMlp, device: torch.device, pdl: str
+    ) -> None:
         super().__init__()
         self.attention = attention
         self.mlp = mlp
         self.norm1, self.norm2 = (
-            octile.torch.RmsNorm(norm.weight, norm.variance_epsilon)
+            octile.torch.RmsNorm(norm.weight, norm.variance_epsilon, pdl=pdl)
             for norm in (layer.input_layernorm, layer.post_attention_layernorm)
         )
-        self.swiglu = octile.torch.SwiGlu(mlp.down_proj.in_features, device=device)
+        self.swiglu = octile.torch.SwiGlu(mlp.down_proj.in_features, device=device, pdl=pdl)
 
     def forward(
         self, hidden_states: torch.Tensor | tuple[torch.Tensor, torch.Tensor], **kwargs: Any
@@ -228,8 +230,11 @@ def kill_switch(state: str) -> Iterator[None]:
 class Builder:
     """Makes variants of one model. FP8 codes are made once."""
 
-    def __init__(self, model: torch.nn.Module, max_m: int, batch: int, threads: int, compiled: bool) -> None:
+    def __init__(
+        self, model: torch.nn.Module, max_m: int, batch: int, threads: int = 1, compiled: bool = False, pdl: str = "full"
+    ) -> None:
         self.model = model
+        self.pdl = pdl
         self.device = model.lm_head.weight.device
         self.max_m = max_m
         self.batch = batch
@@ -261,7 +266,8 @@ class Builder:
             return self._fused if variant == "octile_fused" else self._with_producers(self._fused)
 
     def _octile_linear(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.nn.Module:
-        return octile.torch.Linear(codes, scales, device=self.device, dtype=torch.bfloat16, max_m=self.max_m)
+        options = {"pdl": self.pdl}
+        return octile.torch.Linear(codes, scales, device=self.device, dtype=torch.bfloat16, max_m=self.max_m, options=options)
 
     def _changed(self, change: Callable[..., None], make: MakeLinear, from_host: bool) -> torch.nn.Module:
         made = copy_of(self.model)
@@ -288,7 +294,7 @@ class Builder:
         for layer in fused.model.layers:
             for linear in (layer.self_attn.qkv, layer.mlp.gate_up, layer.mlp.down_proj):
                 linear.prepare_codes()
-            layers.append(ProducerLayer(layer, layer.self_attn, layer.mlp, self.device))
+            layers.append(ProducerLayer(layer, layer.self_attn, layer.mlp, self.device, self.pdl))
         inner.layers = torch.nn.ModuleList(layers)
         inner.norm = LastNorm(fused.model.norm)
         return made

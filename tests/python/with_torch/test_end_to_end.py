@@ -57,7 +57,7 @@ def test_every_fp8_variant_gives_the_same_logits_but_for_their_sums():
         for parameter in model.model.layers.parameters():  # As wide as a trained model's, so that linears matter.
             if parameter.dim() == 2:
                 parameter.normal_(std=0.2)
-        builder = variants.Builder(model, max_m=16, batch=2, threads=2, compiled=False)
+        builder = variants.Builder(model, max_m=16, batch=2, threads=2)
         sequences = qwen3.Sequences(model.config, 2, 7, 4, torch.device("cpu"))
 
         def logits(name):
