@@ -7,7 +7,7 @@
 
 Prints the constants, and what the model's first, first four and first sixteen configs lose to the best one timed at every
 point. What is minimised weighs configs near the best of their point most, since the model only has to rank those. Times of
-different files are different points: an absolute time of one run is not compared with one of another."""
+different runs are different points: an absolute time of one is not compared with one of another."""
 import argparse
 import json
 import time
@@ -82,6 +82,7 @@ def predict(f, p):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sweep", nargs="+")
+    parser.add_argument("--runs", default="1,2", help="runs of a record with several that are taken (default 1,2)")
     parser.add_argument("--seconds", type=float, default=60)
     args = parser.parse_args()
     points, rows, times, configs = {}, [], [], []
@@ -89,8 +90,10 @@ def main():
     for path in args.sweep:
         with open(path, encoding="utf-8") as file:
             for row in json.load(file)["rows"]:
-                if row["family"] == "hopper_wgmma" and row["scope"] == "gemm":
-                    index.append(points.setdefault((row["shape"], row["m"], path), len(points)))
+                taken = str(row.get("run", 1)) in args.runs.split(",")
+                if taken and row["family"] == "hopper_wgmma" and row["scope"] == "gemm":
+                    run = (path, row.get("run", 0))
+                    index.append(points.setdefault((row["shape"], row["m"], run), len(points)))
                     rows.append(features(row["shape"], row["m"], row["config"]))
                     times.append(row["us"])
                     configs.append(row["config"])
