@@ -3,15 +3,18 @@
 // candidate, candidates of a point interleaved. Prints a short table and writes every figure as JSON.
 //
 //   gpu_kernel_times [--json FILE] [--m 1,8,16,64] [--tiles 6] [--spread FAMILY,...] [--families ada_mma,...]
-//                    [--scopes gemm,linear] [--pdl 0|1|2] [--accumulate fast|precise]
+//                    [--scopes gemm,linear] [--pdl 0|1|2] [--accumulate fast|precise] [--layouts row_major,slab64]
 //                    [--configs FILE]   lines "SHAPE M FAMILY KEY=VALUE ...", timed instead of the families' own choices
 //
 // Of a family the first `tiles` configs of its search space are timed; of one in `spread` as many from all over the space,
-// to see what its cost model is worth.
+// to see what its cost model is worth. With several layouts each family is timed with the weights in every one that it
+// reads, all of a point interleaved, the same configs as far as they are legal; --layout is the same option.
 #include "must.h"
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cuda_backend.h"
+#include "octile/kernels/cuda/cuda_memory.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
+#include "octile/kernels/cuda/slab64.h"
 
 #include <algorithm>
 #include <array>
@@ -20,6 +23,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -59,6 +63,7 @@ struct Options {
   std::vector<std::string> families = {"ada_mma"};
   std::vector<std::string> spread;
   std::vector<std::string> scopes = {"gemm", "linear"};
+  std::vector<WeightLayout> layouts = {WeightLayout::row_major};
   std::vector<Listed> configs;  // Not empty: what is timed in place of the families' own choices.
   Accumulate accumulate = Accumulate::fast;
   std::optional<std::int64_t> pdl;  // Of our own families' configs; absent: their default.
@@ -69,6 +74,7 @@ struct Row {
   std::int64_t m = 0;
   std::string scope;
   std::string family;
+  std::string layout;
   std::string config;
   double us = 0;
 };
@@ -115,6 +121,15 @@ std::vector<Listed> read_configs(const std::string& path) {
   return listed;
 }
 
+WeightLayout layout_of(const std::string& name) {
+  for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::slab64}) {
+    if (name == to_string(layout)) {
+      return layout;
+    }
+  }
+  fail(format("--layouts: want row_major or slab64, got '{}'", name));
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -133,6 +148,9 @@ Options parse(int argc, char** argv) {
       options.spread = split(value);
     } else if (name == "--scopes") {
       options.scopes = split(value);
+    } else if (name == "--layouts" || name == "--layout") {
+      options.layouts.clear();
+      std::ranges::transform(split(value), std::back_inserter(options.layouts), layout_of);
     } else if (name == "--configs") {
       options.configs = read_configs(value);
     } else if (name == "--accumulate") {
@@ -166,6 +184,9 @@ class Bench {
 
   void run() {
     time_quantise();
+    if (std::ranges::find(options_.layouts, WeightLayout::slab64) != options_.layouts.end()) {
+      time_slabs();
+    }
     for (const Shape& shape : kShapes) {
       prepare(shape);
       for (const std::int64_t m : options_.ms) {
@@ -212,9 +233,48 @@ class Bench {
       }
       std::ranges::sort(times);
       const double us = times[kReplays / 2];
-      rows_.push_back({"quantise", m, "quantise", "quantise", "{}", us});
+      rows_.push_back({"quantise", m, "quantise", "quantise", "", "{}", us});
       std::printf("quantise M=%-5lld K=%lld %.2f us, %.2f TB/s in and out\n", static_cast<long long>(m),
                   static_cast<long long>(kK), us, static_cast<double>(m) * kK * 3 / us / 1e6);
+    }
+  }
+
+  // Rows of the largest weight to slabs and back, 400 MB cold.
+  void time_slabs() {
+    const auto* context = must(cuda::device_context(device_.info.index));
+    const Shape& shape = kShapes.back();
+    const std::int64_t bytes = shape.n * shape.k;
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    for (std::int64_t taken = 0; taken < 2 * kColdBytes; taken += bytes) {
+      buffers.push_back(buffer(bytes));
+    }
+    const std::vector<std::uint8_t> codes = random_codes(bytes);
+    for (const auto& one : buffers) {
+      must(device_.backend->upload(device_.info, one->data(), codes.data(), bytes));
+    }
+    for (const bool to_slabs : {true, false}) {
+      const auto kernel = std::make_shared<cuda::LoadedKernel>(
+          must(to_slabs ? cuda::load_rows_to_slabs(*context) : cuda::load_slabs_to_rows(*context)));
+      std::vector<TimedCall> calls;
+      for (std::size_t i = 0; i + 1 < buffers.size(); i += 2) {
+        const cuda::SlabCodes job = {cuda::to_device_pointer(buffers[i]->data()), shape.k,
+                                     cuda::to_device_pointer(buffers[i + 1]->data()), shape.n, shape.k};
+        calls.emplace_back([kernel, job, context](void* stream) -> Expected<void> {
+          const cuda::CurrentContext current(*context);
+          return cuda::permute_slabs(*kernel, job, static_cast<cuda::CUstream>(stream));
+        });
+      }
+      const auto sequence = must(device_.backend->make_sequence(device_.info, std::move(calls)));
+      std::vector<double> times;
+      for (int i = 0; i < kReplays; ++i) {
+        times.push_back(must(sequence->time_us()));
+      }
+      std::ranges::sort(times);
+      const double us = times[kReplays / 2];
+      const char* const name = to_slabs ? "rows_to_slabs" : "slabs_to_rows";
+      rows_.push_back({shape.name, 0, "pack", name, "slab64", "{}", us});
+      std::printf("%s [%lld, %lld] %.2f us, %.2f TB/s of weight\n", name, static_cast<long long>(shape.n),
+                  static_cast<long long>(shape.k), us, static_cast<double>(bytes) / us / 1e6);
     }
   }
 
@@ -229,8 +289,13 @@ class Bench {
     source.scales = scales.data();
     source.scale_count = shape.n;
     const std::int64_t copies = std::max<std::int64_t>(2, (kColdBytes + shape.n * shape.k - 1) / (shape.n * shape.k));
-    for (std::int64_t i = 0; i < copies; ++i) {
-      weights_.push_back(must(device_.backend->pack(device_.info, "row_major", source)));
+    std::vector<WeightLayout> layouts = options_.layouts;
+    layouts.push_back(WeightLayout::row_major);  // The floor's and the vendors'.
+    for (const WeightLayout layout : layouts) {
+      auto& packed = weights_[to_string(layout)];
+      while (static_cast<std::int64_t>(packed.size()) < copies) {
+        packed.push_back(must(device_.backend->pack(device_.info, to_string(layout), source)));
+      }
     }
     const std::int64_t most = *std::ranges::max_element(options_.ms);
     const std::vector<std::uint8_t> bytes = random_codes(most * shape.k * 2);
@@ -245,8 +310,22 @@ class Bench {
     compile_ahead(shape);
   }
 
-  Problem problem_of(const Shape& shape) const {
+  // The layouts of the run that the family reads; row-major where it reads none of them.
+  std::vector<WeightLayout> layouts_of(const KernelFamily& family) const {
+    std::vector<WeightLayout> result;
+    for (const WeightLayout layout : options_.layouts) {
+      Problem problem;
+      problem.layout = layout;
+      if (family.layout_for(problem) == to_string(layout)) {
+        result.push_back(layout);
+      }
+    }
+    return result.empty() ? std::vector{WeightLayout::row_major} : result;
+  }
+
+  Problem problem_of(const Shape& shape, WeightLayout layout) const {
     Problem problem;
+    problem.layout = layout;
     problem.n = shape.n;
     problem.k = shape.k;
     problem.accumulate = options_.accumulate;
@@ -263,7 +342,8 @@ class Bench {
   }
 
   // The configs of a family that are timed at M, the one it would choose itself first.
-  std::vector<TileConfig> configs_of(const KernelFamily& family, const Shape& shape, std::int64_t m) const {
+  std::vector<TileConfig> configs_of(const KernelFamily& family, const Shape& shape, std::int64_t m,
+                                     WeightLayout layout) const {
     if (!options_.configs.empty()) {
       std::vector<TileConfig> listed;
       for (const Listed& entry : options_.configs) {
@@ -273,8 +353,8 @@ class Bench {
       }
       return listed;
     }
-    std::vector<TileConfig> configs = family.space(device_.info, problem_of(shape), m);
-    configs.insert(configs.begin(), family.heuristic(device_.info, problem_of(shape), m));
+    std::vector<TileConfig> configs = family.space(device_.info, problem_of(shape, layout), m);
+    configs.insert(configs.begin(), family.heuristic(device_.info, problem_of(shape, layout), m));
     configs.erase(std::remove(configs.begin() + 1, configs.end(), TileConfig(configs.front())), configs.end());
     const std::size_t count = std::min(configs.size(), options_.tiles);
     if (std::ranges::find(options_.spread, family.name()) != options_.spread.end()) {
@@ -296,9 +376,11 @@ class Bench {
     std::vector<WarmupItem> items;
     for (const std::string& name : options_.families) {
       const KernelFamily* family = family_named(name);
-      for (const std::int64_t m : options_.ms) {
-        for (TileConfig& config : configs_of(*family, shape, m)) {
-          items.push_back({family, problem_of(shape), std::move(config)});
+      for (const WeightLayout layout : layouts_of(*family)) {
+        for (const std::int64_t m : options_.ms) {
+          for (TileConfig& config : configs_of(*family, shape, m, layout)) {
+            items.push_back({family, problem_of(shape, layout), std::move(config)});
+          }
         }
       }
     }
@@ -314,14 +396,15 @@ class Bench {
     std::vector<double> times;
   };
 
-  void add(std::vector<Candidate>& candidates, const Shape& shape, std::int64_t m, std::string scope, std::string family,
-           const std::string& config, std::unique_ptr<Kernel> kernel) {
+  void add(std::vector<Candidate>& candidates, const Shape& shape, Row row, std::unique_ptr<Kernel> kernel) {
+    const std::int64_t m = row.m;
+    const auto& weights = weights_.at(row.layout);
     const std::int64_t bytes = std::max<std::int64_t>(kernel->workspace_bytes(m), 256);
     workspaces_.push_back(buffer(bytes));
     LaunchArgs args;
     args.activation.x = {codes_->data(), DType::e4m3, m, shape.k, shape.k, 1};
     args.activation.scales = static_cast<const float*>(scales_->data());
-    if (scope == "linear") {
+    if (row.scope == "linear") {
       args.activation.x = {raw_->data(), DType::bf16, m, shape.k, shape.k, 1};
       args.activation.scales = nullptr;
     }
@@ -331,42 +414,50 @@ class Bench {
     std::vector<TimedCall> calls;
     const auto calls_wanted =
         static_cast<std::size_t>(std::max<std::int64_t>(1, kCalls * kManyRows / std::max(m, kManyRows)));
-    const std::size_t rounds = std::max<std::size_t>(1, calls_wanted / weights_.size());
-    for (std::size_t i = 0; i < rounds * weights_.size(); ++i) {
-      calls.emplace_back([args, weight = weights_[i % weights_.size()], run = kernel.get()](void* stream) mutable {
+    const std::size_t rounds = std::max<std::size_t>(1, calls_wanted / weights.size());
+    for (std::size_t i = 0; i < rounds * weights.size(); ++i) {
+      calls.emplace_back([args, weight = weights[i % weights.size()], run = kernel.get()](void* stream) mutable {
         args.stream = stream;
         return run->run(*weight, args);
       });
     }
     auto sequence = device_.backend->make_sequence(device_.info, std::move(calls));
     if (!sequence) {
-      std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), config.c_str(),
+      std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), row.config.c_str(),
                   sequence.error().message.c_str());
       return;
     }
     Candidate candidate;
-    candidate.row = {shape.name, m, std::move(scope), std::move(family), config, 0};
+    candidate.row = std::move(row);
     candidate.kernel = std::move(kernel);
     candidate.sequence = std::move(*sequence);
     candidates.push_back(std::move(candidate));
   }
 
+  void add_family(std::vector<Candidate>& candidates, const Shape& shape, std::int64_t m, const std::string& name,
+                  WeightLayout layout) {
+    const KernelFamily* family = family_named(name);
+    for (const TileConfig& config : configs_of(*family, shape, m, layout)) {
+      for (const std::string& scope : options_.scopes) {
+        auto kernel = family->prepare(device_.info, problem_of(shape, layout), config, m);
+        if (!kernel) {
+          std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), config.to_json().c_str(),
+                      kernel.error().message.c_str());
+          continue;
+        }
+        add(candidates, shape, {shape.name, m, scope, name, to_string(layout), config.to_json(), 0}, std::move(*kernel));
+      }
+    }
+  }
+
   void point(const Shape& shape, std::int64_t m) {
     std::vector<Candidate> candidates;
     workspaces_.clear();
-    add(candidates, shape, m, "floor", "stream_floor", "{}", must(device_.backend->prepare_stream_floor(device_.info)));
+    add(candidates, shape, {shape.name, m, "floor", "stream_floor", to_string(WeightLayout::row_major), "{}", 0},
+        must(device_.backend->prepare_stream_floor(device_.info)));
     for (const std::string& name : options_.families) {
-      const KernelFamily* family = family_named(name);
-      for (const TileConfig& config : configs_of(*family, shape, m)) {
-        for (const std::string& scope : options_.scopes) {
-          auto kernel = family->prepare(device_.info, problem_of(shape), config, m);
-          if (!kernel) {
-            std::printf("%s M=%lld %s: %s\n", shape.name, static_cast<long long>(m), config.to_json().c_str(),
-                        kernel.error().message.c_str());
-            continue;
-          }
-          add(candidates, shape, m, scope, name, config.to_json(), std::move(*kernel));
-        }
+      for (const WeightLayout layout : layouts_of(*family_named(name))) {
+        add_family(candidates, shape, m, name, layout);
       }
     }
     for (int replay = 0; replay < kReplays; ++replay) {
@@ -377,6 +468,22 @@ class Bench {
     report(shape, m, candidates);
   }
 
+  static void print_best(const std::vector<Candidate>& candidates, const std::string& family, const std::string& layout,
+                         const std::string& scope) {
+    const Row* first = nullptr;
+    const Row* best = nullptr;
+    for (const Candidate& candidate : candidates) {
+      if (candidate.row.family == family && candidate.row.layout == layout && candidate.row.scope == scope) {
+        first = first == nullptr ? &candidate.row : first;
+        best = best == nullptr || candidate.row.us < best->us ? &candidate.row : best;
+      }
+    }
+    if (best != nullptr) {
+      std::printf(" | %s %s %s heuristic %.2f best %.2f %s", family.c_str(), layout.c_str(), scope.c_str(), first->us,
+                  best->us, best->config.c_str());
+    }
+  }
+
   void report(const Shape& shape, std::int64_t m, std::vector<Candidate>& candidates) {
     for (Candidate& candidate : candidates) {
       std::ranges::nth_element(candidate.times, candidate.times.begin() + kReplays / 2);
@@ -385,18 +492,9 @@ class Bench {
     }
     std::printf("%-8s M=%-5lld floor %7.2f", shape.name, static_cast<long long>(m), candidates.front().row.us);
     for (const std::string& family : options_.families) {
-      for (const std::string& scope : options_.scopes) {
-        const Row* first = nullptr;
-        const Row* best = nullptr;
-        for (const Candidate& candidate : candidates) {
-          if (candidate.row.family == family && candidate.row.scope == scope) {
-            first = first == nullptr ? &candidate.row : first;
-            best = best == nullptr || candidate.row.us < best->us ? &candidate.row : best;
-          }
-        }
-        if (best != nullptr) {
-          std::printf(" | %s %s heuristic %.2f best %.2f %s", family.c_str(), scope.c_str(), first->us, best->us,
-                      best->config.c_str());
+      for (const WeightLayout layout : layouts_of(*family_named(family))) {
+        for (const std::string& scope : options_.scopes) {
+          print_best(candidates, family, to_string(layout), scope);
         }
       }
     }
@@ -414,8 +512,9 @@ class Bench {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const Row& row = rows_[i];
       out << format(
-          "{}\n  {{\"shape\": \"{}\", \"m\": {}, \"scope\": \"{}\", \"family\": \"{}\", \"config\": {}, \"us\": {:.3f}}}",
-          i == 0 ? "" : ",", row.shape, row.m, row.scope, row.family, row.config, row.us);
+          "{}\n  {{\"shape\": \"{}\", \"m\": {}, \"scope\": \"{}\", \"family\": \"{}\", \"layout\": \"{}\", \"config\": {}, "
+          "\"us\": {:.3f}}}",
+          i == 0 ? "" : ",", row.shape, row.m, row.scope, row.family, row.layout, row.config, row.us);
     }
     out << "\n]}\n";
     if (!out) {
@@ -425,7 +524,7 @@ class Bench {
 
   Device device_;
   Options options_;
-  std::vector<std::shared_ptr<PackedWeight>> weights_;
+  std::map<std::string, std::vector<std::shared_ptr<PackedWeight>>> weights_;  // By layout.
   std::vector<std::unique_ptr<DeviceBuffer>> workspaces_;
   std::unique_ptr<DeviceBuffer> raw_, codes_, scales_, y_;
   std::vector<Row> rows_;

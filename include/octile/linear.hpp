@@ -31,6 +31,14 @@ enum class SourceMemory {
   device,  // Of the weight's own device.
 };
 
+// Where Fp8Weight::unpack() writes to.
+struct UnpackTarget {
+  void* codes = nullptr;        // e4m3 [n, k], row-major.
+  std::int64_t row_stride = 0;  // Elements between rows; 0: k.
+  float* scales = nullptr;      // [n], or nullptr: not wanted.
+  SourceMemory memory = SourceMemory::host;
+};
+
 struct WeightOptions {
   std::string device = "cpu";  // An id of devices(): "cpu", "cuda:0".
   std::string tables;          // Table directories, ':' between them; searched before OCTILE_TABLE_PATH.
@@ -39,6 +47,9 @@ struct WeightOptions {
   Numerics numerics = Numerics::deterministic;
   bool batch_invariant = false;
   Pdl pdl = Pdl::full;  // The most that a kernel may do; a table's entry that does more runs with this.
+  // automatic: the layout of the weight's table, else row_major. A table of another layout than asked for is not used, and
+  // neither row_major nor slab64 means anything on a CPU.
+  WeightLayout layout = WeightLayout::automatic;
 };
 
 // A weight packed for one device, in the one layout that serves every M of its table. Copies share the packed data.
@@ -57,8 +68,16 @@ class OCTILE_API Fp8Weight {
   // unavailable on a CPU and where a registered baseline keeps a copy of its own (create a new weight there), failed.
   Expected<void> update(const WeightSource& source, SourceMemory memory = SourceMemory::host, void* stream = nullptr);
 
+  // The codes as rows again, whatever the layout, and the scales: what a checkpoint holds. On a GPU ordered on `stream`;
+  // memory of the host has them when this returns, memory of the device (the weight's own) when the stream gets there.
+  // Errors: invalid_argument for a null pointer or a stride below K, unavailable on a CPU, whose layouts have no way back,
+  // failed.
+  Expected<void> unpack(const UnpackTarget& target, void* stream = nullptr) const;
+
   std::int64_t n() const noexcept;
   std::int64_t k() const noexcept;
+  // How the codes lie: "row_major", "slab64", a CPU's own.
+  std::string layout() const;
   // Bytes resident on the device: packed codes, scales and, where a table or the kill switch asks for it, the baseline's
   // copy.
   std::int64_t bytes() const noexcept;

@@ -45,6 +45,8 @@ enum octile_dtype {
 enum octile_accumulate { OCTILE_ACCUMULATE_DEFAULT = 0, OCTILE_ACCUMULATE_FAST = 1, OCTILE_ACCUMULATE_PRECISE = 2 };
 enum octile_numerics { OCTILE_NUMERICS_DETERMINISTIC = 0, OCTILE_NUMERICS_BASELINE = 1 };
 enum octile_pdl { OCTILE_PDL_DEFAULT = 0 /* full */, OCTILE_PDL_OFF = 1, OCTILE_PDL_CONSUME = 2, OCTILE_PDL_FULL = 3 };
+/* How a weight's codes lie on a GPU: WeightLayout of octile/types.hpp. */
+enum octile_layout { OCTILE_LAYOUT_AUTOMATIC = 0, OCTILE_LAYOUT_ROW_MAJOR = 1, OCTILE_LAYOUT_SLAB64 = 2 };
 enum octile_activation {
   OCTILE_DYNAMIC_PER_TOKEN = 0, /* bf16/fp16 rows, quantised with one scale each. */
   OCTILE_STATIC_PER_TENSOR = 1, /* bf16/fp16 rows, quantised with the given scale. */
@@ -79,6 +81,8 @@ typedef struct octile_weight_options {
   int32_t numerics;        /* enum octile_numerics. */
   int32_t batch_invariant; /* 0 or 1: a row's bits depend neither on M nor on the other rows. */
   int32_t pdl;             /* enum octile_pdl. */
+  int32_t reserved;        /* Not read. */
+  int32_t layout;          /* enum octile_layout. */
 } octile_weight_options;
 
 /* scale = min(max(amax, floor), upper_bound) / 448, codes = e4m3_saturate(x / scale). */
@@ -142,6 +146,11 @@ OCTILE_API void octile_weight_destroy(octile_weight* weight); /* NULL is fine; l
    create a new weight there. */
 OCTILE_API octile_status octile_weight_update(octile_weight* weight, const octile_weight_source* source, int on_device,
                                               void* stream);
+/* Writes the codes as rows [n, k] again, whatever the layout, with `row_stride` codes between rows (0: k), and the scales,
+   [n] fp32 (NULL: not wanted), to the host's memory, which has them when this returns, or (on_device other than 0) to that
+   of the weight's device, ordered on `stream`. Unavailable on a CPU. */
+OCTILE_API octile_status octile_weight_unpack(const octile_weight* weight, void* codes, int64_t row_stride, float* scales,
+                                              int on_device, void* stream);
 /* 0 for NULL. */
 OCTILE_API int64_t octile_weight_n(const octile_weight* weight);
 OCTILE_API int64_t octile_weight_k(const octile_weight* weight);

@@ -73,6 +73,7 @@ class Weight:
     the packed copy does not follow. `device`: an id of devices(); default: where the codes are. `out_dtype`: "bf16", "fp16"
     or "fp32", of the linears made of it. `accumulate`: "default", "fast" or "precise"; `numerics`: "deterministic" or
     "baseline"; `batch_invariant`: a row's bits don't depend on the other rows; `pdl`: "off", "consume" or "full";
+    `layout`: "automatic" (the table's, else row-major), "row_major" or "slab64", which our own kernels on Hopper alone read;
     `tables`: directories, ':' between them, searched before OCTILE_TABLE_PATH.
     """
 
@@ -87,6 +88,7 @@ class Weight:
         numerics: str = "deterministic",
         batch_invariant: bool = False,
         pdl: str = "full",
+        layout: str = "automatic",
         tables: str = "",
         scale_dtype: Any = None,
     ) -> None:
@@ -102,6 +104,7 @@ class Weight:
             numerics=numerics,
             batch_invariant=batch_invariant,
             pdl=pdl,
+            layout=layout,
         )
         del alive  # Copies from a device, and not sooner.
 
@@ -127,6 +130,11 @@ class Weight:
         self._core.update(**source, on_device=where != "cpu", stream=handle)
         del alive
         return self
+
+    @property
+    def layout(self) -> str:
+        """How the codes lie: "row_major", "slab64", or a CPU's own layout."""
+        return str(self._core.layout)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -114,7 +114,7 @@ WeightSource source_of(std::int64_t n, std::int64_t k, Address codes, std::strin
 Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string_view code_dtype, std::int64_t row_stride,
                       Address scales, std::string_view scale_dtype, std::int64_t scale_count, const std::string& device,
                       const std::string& tables, std::string_view out_dtype, std::string_view accumulate,
-                      std::string_view numerics, bool batch_invariant, std::string_view pdl) {
+                      std::string_view numerics, bool batch_invariant, std::string_view pdl, std::string_view layout) {
   WeightOptions options;
   options.device = device;
   options.tables = tables;
@@ -123,6 +123,7 @@ Fp8Weight make_weight(std::int64_t n, std::int64_t k, Address codes, std::string
   options.numerics = numerics_of(numerics);
   options.batch_invariant = batch_invariant;
   options.pdl = pdl_of(pdl);
+  options.layout = layout_of(layout);
   return value_or_raise(
       Fp8Weight::create(source_of(n, k, codes, code_dtype, row_stride, scales, scale_dtype, scale_count), options));
 }
@@ -189,7 +190,8 @@ void bind_weight(nb::module_& module) {
       .def(nb::new_(&make_weight), nb::kw_only(), nb::arg("n"), nb::arg("k"), nb::arg("codes"), nb::arg("code_dtype"),
            nb::arg("row_stride"), nb::arg("scales"), nb::arg("scale_dtype"), nb::arg("scale_count"), nb::arg("device"),
            nb::arg("tables"), nb::arg("out_dtype"), nb::arg("accumulate"), nb::arg("numerics"), nb::arg("batch_invariant"),
-           nb::arg("pdl"), nb::call_guard<nb::gil_scoped_release>())
+           nb::arg("pdl"), nb::arg("layout"), nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("layout", &Fp8Weight::layout)
       .def("update", &update_weight, nb::kw_only(), nb::arg("n"), nb::arg("k"), nb::arg("codes"), nb::arg("code_dtype"),
            nb::arg("row_stride"), nb::arg("scales"), nb::arg("scale_dtype"), nb::arg("scale_count"), nb::arg("on_device"),
            nb::arg("stream"), nb::call_guard<nb::gil_scoped_release>())

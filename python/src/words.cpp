@@ -55,6 +55,10 @@ Numerics numerics_of(std::string_view word) {
 
 Pdl pdl_of(std::string_view word) { return find_printed("pdl", word, Pdl::off, Pdl::consume, Pdl::full); }
 
+WeightLayout layout_of(std::string_view word) {
+  return find_printed("layout", word, WeightLayout::automatic, WeightLayout::row_major, WeightLayout::slab64);
+}
+
 Division division_of(std::string_view word) {
   return find<Division, 2>("division", word, {{{"exact", Division::exact}, {"reciprocal", Division::reciprocal}}});
 }

@@ -13,6 +13,7 @@ DType dtype_of(std::string_view what, std::string_view word);
 Accumulate accumulate_of(std::string_view word);
 Numerics numerics_of(std::string_view word);
 Pdl pdl_of(std::string_view word);
+WeightLayout layout_of(std::string_view word);
 Division division_of(std::string_view word);
 ActivationMode activation_of(std::string_view word);
 const char* word_of(ActivationMode activation) noexcept;

@@ -306,7 +306,28 @@ TEST_F(CApi, ACallerWhoseWeightOptionsEndBeforeTheLaunchModeGetsTheDefaultAndIsN
   options.struct_size = kOlder - 1;
   octile_weight* none = nullptr;
   EXPECT_EQ(octile_weight_create(&source, &options, &none), OCTILE_INVALID_ARGUMENT);
-  EXPECT_THAT(octile_last_error(), HasSubstr("weight_options.struct_size: want 40 to 48 bytes, got 39"));
+  EXPECT_THAT(octile_last_error(), HasSubstr("weight_options.struct_size: want 40 to 56 bytes, got 39"));
+}
+
+TEST_F(CApi, AWeightsLayoutIsTakenByItsNumberAndUnpackingSaysWhatIsMissing) {
+  octile_weight_options options{};
+  options.struct_size = sizeof(options);
+  options.reserved = 7;  // Not read.
+  options.layout = OCTILE_LAYOUT_ROW_MAJOR;
+  octile_weight* made = nullptr;
+  ASSERT_EQ(octile_weight_create(&source, &options, &made), OCTILE_OK) << octile_last_error();
+  std::vector<unsigned char> codes(static_cast<std::size_t>(source.n * source.k));
+  EXPECT_EQ(octile_weight_unpack(made, codes.data(), 0, nullptr, 0, nullptr), OCTILE_UNAVAILABLE) << "a CPU's layout";
+  EXPECT_EQ(octile_weight_unpack(made, nullptr, 0, nullptr, 0, nullptr), OCTILE_INVALID_ARGUMENT);
+  EXPECT_EQ(octile_weight_unpack(nullptr, codes.data(), 0, nullptr, 0, nullptr), OCTILE_INVALID_ARGUMENT);
+  octile_weight_destroy(made);
+  made = nullptr;
+  options.layout = OCTILE_LAYOUT_SLAB64;
+  EXPECT_EQ(octile_weight_create(&source, &options, &made), OCTILE_UNAVAILABLE);
+  EXPECT_THAT(octile_last_error(), HasSubstr("layout slab64"));
+  options.layout = 3;
+  EXPECT_EQ(octile_weight_create(&source, &options, &made), OCTILE_INVALID_ARGUMENT);
+  EXPECT_THAT(octile_last_error(), HasSubstr("weight_options.layout: want 0 to 2, got 3"));
 }
 
 TEST_F(CApi, AWeightsUpdateNamesWhatIsWrongAndWhereItCannotBeHad) {

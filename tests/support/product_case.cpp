@@ -17,6 +17,15 @@ std::string text(const ProductShape& shape) {
                 shape.bias, to_string(shape.accumulate), shape.x_pad, shape.y_pad);
 }
 
+ProductShape fitted(ProductShape shape, WeightLayout layout) {
+  shape.layout = layout;
+  if (layout == WeightLayout::slab64) {
+    shape.n = cuda::round_up(shape.n, cuda::kSlabChannels);
+    shape.k = cuda::round_up(shape.k, cuda::kSlabChunk);
+  }
+  return shape;
+}
+
 ProductCase::ProductCase(const ProductShape& wanted) : shape(wanted) {
   codes_x = random_codes(shape.m * (shape.k + shape.x_pad));
   for (std::int64_t row = 0; row < shape.m; ++row) {
@@ -42,7 +51,8 @@ void ProductCase::upload() {
   source.codes = codes_w.data();
   source.scales = scales_w.data();
   source.scale_count = shape.n;
-  auto packed = cuda::pack_row_major(*gpu().context, source);
+  auto packed = shape.layout == WeightLayout::slab64 ? cuda::pack_slab64(*gpu().context, source)
+                                                     : cuda::pack_row_major(*gpu().context, source);
   ASSERT_TRUE(packed) << packed.error().message;
   weight_ = *packed;
 }
@@ -54,6 +64,7 @@ Problem ProductCase::problem() const {
   problem.out_dtype = shape.out_dtype;
   problem.bias = shape.bias;
   problem.accumulate = shape.accumulate;
+  problem.layout = shape.layout;
   return problem;
 }
 

@@ -24,7 +24,12 @@ struct ProductShape {
   Accumulate accumulate = Accumulate::fast;
   std::int64_t x_pad = 0;  // Elements between rows beyond K.
   std::int64_t y_pad = 0;  // Beyond N.
+  // slab64: N and K are those of whole slabs; see fitted().
+  WeightLayout layout = WeightLayout::automatic;
 };
+
+// `shape` in `layout`, with N and K rounded up to what it takes.
+ProductShape fitted(ProductShape shape, WeightLayout layout);
 
 // Random codes, scales and bias of a shape on host and device. Rows of x are padded with NaN codes.
 class ProductCase {

@@ -227,6 +227,9 @@ class SimulatedFamily final : public KernelFamily {
   std::string source_hash() const override { return is_vendor_ ? "aaaa" : "bbbb"; }
   Expected<void> available(const DeviceInfo& /*device*/) const override { return {}; }
   std::string_view layout() const noexcept override { return is_vendor_ ? kVendorLayout : kTileLayout; }
+  std::string_view layout_for(const Problem& problem) const noexcept override {
+    return !is_vendor_ && problem.layout == WeightLayout::slab64 ? to_string(problem.layout) : layout();
+  }
   Expected<void> check(const DeviceInfo& /*device*/, const Problem& /*problem*/, const TileConfig& config) const override {
     const std::int64_t v = config.get("v", is_vendor_ || state_.scenario.has_field_tiles ? 0 : -1);
     if (v < 0 || v > 4) {

@@ -30,6 +30,7 @@ TEST(Protocol, SettingsComeBackAsTheyWereWithEveryLaunchMode) {
     settings.problem.numerics = Numerics::baseline;
     settings.problem.batch_invariant = true;
     settings.problem.pdl = pdl;
+    settings.problem.layout = pdl == Pdl::full ? WeightLayout::slab64 : WeightLayout::row_major;
     settings.quantized_input = true;
     settings.seed = std::numeric_limits<std::uint64_t>::max();
     const auto back = through_a_line(settings);
@@ -40,6 +41,7 @@ TEST(Protocol, SettingsComeBackAsTheyWereWithEveryLaunchMode) {
     EXPECT_EQ(back->problem.numerics, Numerics::baseline);
     EXPECT_TRUE(back->problem.batch_invariant);
     EXPECT_EQ(back->problem.pdl, pdl);
+    EXPECT_EQ(back->problem.layout, settings.problem.layout);
     EXPECT_TRUE(back->quantized_input);
     EXPECT_EQ(back->seed, settings.seed);
   }
@@ -59,6 +61,25 @@ TEST(Protocol, SettingsWithALaunchModeThatThereIsNotAreRefusedAndQuoted) {
   json without = whole;
   without.erase("pdl");
   EXPECT_FALSE(settings_from_json(without).has_value()) << "a worker of another build must not guess";
+}
+
+TEST(Protocol, AShapeComesWithTheLayoutOfItsWeightAndWithNoOther) {
+  for (const WeightLayout layout : {WeightLayout::automatic, WeightLayout::row_major, WeightLayout::slab64}) {
+    const auto line = parse_line(shape_request(6144, 4096, layout).dump());
+    ASSERT_TRUE(line.has_value());
+    EXPECT_EQ(json_get(*line, "n", std::int64_t{0}), 6144);
+    EXPECT_EQ(json_get(*line, "k", std::int64_t{0}), 4096);
+    const auto back = layout_of_request(*line);
+    ASSERT_TRUE(back.has_value()) << back.error().message;
+    EXPECT_EQ(*back, layout);
+  }
+  for (const json& bad : {json(3), json(-1), json("slab64"), json(nullptr)}) {
+    json request = shape_request(6144, 4096, WeightLayout::slab64);
+    request["layout"] = bad;
+    const auto read = layout_of_request(request);
+    ASSERT_FALSE(read.has_value()) << bad;
+    EXPECT_EQ(read.error().code, ErrorCode::corrupt);
+  }
 }
 
 }  // namespace

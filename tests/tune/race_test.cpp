@@ -117,6 +117,29 @@ TEST(Race, ANullAtTheMarginStaysANullAmongManyContenders) {
   }
 }
 
+// Lane 1 only looks on: however fast, it wins nothing, and decides nothing among the others.
+TEST(Race, AWitnessIsTimedInEveryPassAndNeverWins) {
+  RaceOptions options;
+  options.contenders = 3;
+  options.witness = 1;
+  Random rng(31);
+  const NoiseKind kind = noise_kinds().front();
+  for (const double witness_us : {0.5, 1.0, 2.0}) {
+    int wins = 0;
+    for (int trial = 0; trial < 200; ++trial) {
+      const RaceResult raced = simulate(options, {1.2, witness_us, 1.0}, kind, rng);
+      EXPECT_NE(raced.winner, 1);
+      EXPECT_EQ(raced.lanes[1].rounds, raced.rounds) << "it is never given up";
+      wins += raced.winner == 2 ? 1 : 0;
+    }
+    EXPECT_GT(wins, 180) << witness_us;
+  }
+  options.contenders = 2;
+  const RaceResult alone = simulate(options, {1.0, 0.5}, kind, rng);
+  EXPECT_EQ(alone.winner, 0);
+  EXPECT_GE(alone.rounds, 7) << "with nobody else to time it still says how it compares";
+}
+
 TEST(Race, TwoEqualKernelsLeaveTheBaseline) {
   for (const NoiseKind& kind : noise_kinds()) {
     EXPECT_LE(share_of_wins(two_lanes(), {1.0, 1.0}, kind, 1000, 13), 0.02) << kind.name;

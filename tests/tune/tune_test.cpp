@@ -109,6 +109,54 @@ TEST(Tune, AFasterHeuristicIsProvenAndWrittenAsOneInterval) {
   EXPECT_EQ(journals_in(directory.path()), 0);
 }
 
+// A vendor that is faster, one that is slower: in slabs ours serve in any case, and the ratio says what that costs or gains.
+TEST(Tune, WeightsInSlabsHaveATableOfOurFamiliesAlone) {
+  for (const double ratio : {0.8, 1.5}) {
+    const TemporaryDirectory directory;
+    TuneOptions options = tune_options(directory.path(), "");
+    options.layout = WeightLayout::slab64;
+    const std::string scenario = "ratio:0:" + std::to_string(ratio) + ",ratio:3:" + std::to_string(1.2 * ratio) +
+                                 ",ratio:1:0.5,ratio:2:0.5,ratio:4:0.5";
+    const auto summary = tune_simulated(options, scenario);
+    ASSERT_TRUE(summary.has_value()) << summary.error().message;
+    ASSERT_THAT(summary->points, SizeIs(6));
+    for (const TunePoint& point : summary->points) {
+      EXPECT_EQ(point.status, PointStatus::tile) << point.shape.name << " m=" << point.m << ": " << point.reason;
+      EXPECT_EQ(point.kernel, "fake_tile");
+      EXPECT_EQ(point.config.get("v", -1), 3) << "the fastest of ours, whether it beats the vendor or not";
+      EXPECT_NEAR(point.ratio, 1.2 * ratio, 0.05 * ratio);
+      EXPECT_GT(point.baseline_us, 0);
+    }
+    const TileTable table = read_only_table(summary->files[0]);
+    EXPECT_EQ(table.key.weight_layout, "slab64");
+    ASSERT_THAT(table.entries, SizeIs(1));
+    EXPECT_EQ(table.entries[0].kernel, "fake_tile");
+    EXPECT_NEAR(table.entries[0].ratio->mid, 1.2 * ratio, 0.05 * ratio);
+
+    // It serves in its layout, and nobody falls back on the vendor.
+    const SimulatedBackend backend(parse_scenario(scenario));
+    Problem problem;
+    problem.n = table.key.n;
+    problem.k = table.key.k;
+    const Plan plan = Plan::make(&backend, backend.info(), problem, directory.path(), true);
+    EXPECT_EQ(plan.problem().layout, WeightLayout::slab64);
+    EXPECT_EQ(plan.choose(4).kind, ChoiceKind::tile) << plan.choose(4).reason;
+  }
+}
+
+TEST(Tune, WithNothingButTheHeuristicInSlabsTheBaselineStillSaysWhatItIsWorth) {
+  const TemporaryDirectory directory;
+  TuneOptions options = tune_options(directory.path(), "");
+  options.layout = WeightLayout::slab64;
+  const auto summary = tune_simulated(options, "ratio:0:1.25,wrong:1,wrong:2,wrong:3,wrong:4");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  for (const TunePoint& point : summary->points) {
+    EXPECT_EQ(point.status, PointStatus::tile) << point.reason;
+    EXPECT_EQ(point.config.get("v", -1), 0);
+    EXPECT_NEAR(point.ratio, 1.25, 0.05);
+  }
+}
+
 TEST(Tune, ATableServesEveryPointItWasTunedFor) {
   const TemporaryDirectory directory;
   const std::string scenario = "ratio:0:1.5,ratio:B:1";

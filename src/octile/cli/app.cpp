@@ -150,6 +150,16 @@ void add_pdl(CLI::App& command, std::string& pdl) {
       ->check(CLI::IsMember({"off", "consume", "full"}).description(""));
 }
 
+void add_layout(CLI::App& command, std::string& layout, const char* description) {
+  command.add_option("--layout", layout, description)
+      ->type_name("{row_major,slab64}")
+      ->check(CLI::IsMember({"row_major", "slab64"}).description(""));
+}
+
+constexpr const char* kServedLayout =
+    "Layout of a GPU's weights (default: of the table, else row_major); tables of another are "
+    "not used";
+
 void add_tune(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("tune", "Measure which kernel is fastest for each M, prove it, write tables");
   add_measuring(*command, args.tune.measure);
@@ -159,6 +169,10 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       ->type_name("DIR");
   add_scope(*command, args.tune.measure.scope);
   add_pdl(*command, args.tune.measure.pdl);
+  add_layout(
+      *command, args.tune.measure.layout,
+      "Layout of a GPU's weights: row_major (default), or slab64, which our own kernels on Hopper alone read: then no "
+      "entry is the baseline's or a vendor's");
   command
       ->add_option(
           "--from-log", args.tune.from_log,
@@ -209,6 +223,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_search_path(*command, args.bench.measure.tables);
   add_scope(*command, args.bench.measure.scope);
   add_pdl(*command, args.bench.measure.pdl);
+  add_layout(*command, args.bench.measure.layout, kServedLayout);
   add_json(*command, args.bench.measure.json, "the rows");
   command->add_option("--csv", args.bench.csv, "Also write the rows as CSV")->type_name("FILE");
   add_html(*command, args.bench.html, "Also write a report with plots and tables as one HTML page");
@@ -246,6 +261,7 @@ void add_verify(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("verify", "Check numerics and timing of every table entry on this device");
   add_measuring(*command, args.verify.measure);
   add_search_path(*command, args.verify.measure.tables);
+  add_layout(*command, args.verify.measure.layout, kServedLayout);
   add_json(*command, args.verify.measure.json, "the findings");
   command->add_flag("--all-m", args.verify.all_m,
                     "Every M up to 1024 and 200 above, each against the best choice known; lists cliffs");
@@ -266,6 +282,7 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
   add_m_list(*command, args.explain.m_list, "Numbers of tokens, as 1 or 1,4,16", true);
   add_device_or_name(*command, args.explain.device, "cpu (default), cuda:0", args.explain.device_name, "A device");
   add_search_path(*command, args.explain.tables);
+  add_layout(*command, args.explain.layout, kServedLayout);
   add_json(*command, args.explain.json, "the explanation (a list where several are asked for)");
   command->footer(
       "Examples:\n"

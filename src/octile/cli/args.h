@@ -35,6 +35,7 @@ struct MeasureArgs {
   std::vector<std::int64_t> m_list;  // Empty: the device's default.
   std::string scope = "linear";
   std::string pdl = "full";
+  std::string layout = "automatic";
   double time_budget_s = 0;  // 0: none.
   std::uint64_t seed = 0;    // 0: fresh.
   JsonTarget json;
@@ -72,6 +73,7 @@ struct VerifyArgs {
 
 struct ExplainArgs {
   ShapeArgs shape;
+  std::string layout = "automatic";
   std::vector<std::int64_t> m_list;
   std::string device;       // Empty: "cpu", unless device_name is given.
   std::string device_name;  // Of a device that need not be present.

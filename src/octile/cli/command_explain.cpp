@@ -31,6 +31,7 @@ int run_explain(const ExplainArgs& args) {
     Problem problem;
     problem.n = shape.n;
     problem.k = shape.k;
+    problem.layout = layout_named(args.layout);
     const Plan plan = Plan::make(device->backend, device->info, problem, args.tables, *tuned);
     const auto bytes = weight_bytes(device->backend, plan);
     if (!bytes) {

@@ -49,7 +49,7 @@ void add_choices(const Device& device, const TuneShape& shape, const WarmupArgs&
              item.problem.k == shape.k;
     };
     if (choice.family != nullptr && std::ranges::none_of(items, is_same)) {
-      items.push_back({choice.family, problem, choice.config});
+      items.push_back({choice.family, plan.problem(), choice.config});
     }
   }
 }

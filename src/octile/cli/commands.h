@@ -35,6 +35,8 @@ Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args);
 // name alone.
 Expected<Device> find_device_or_name(const std::string& id, const std::string& device_name);
 // Copies what tune, bench and verify have in common.
+// A checked option: "row_major", "slab64", else automatic.
+WeightLayout layout_named(std::string_view name);
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options);
 // 0, or 128 + the signal that ended a run.
 int interrupted_status(int signal_number);

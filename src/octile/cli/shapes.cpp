@@ -69,6 +69,15 @@ Pdl pdl_named(std::string_view name) {
 
 }  // namespace
 
+WeightLayout layout_named(std::string_view name) {
+  for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::slab64}) {
+    if (name == to_string(layout)) {
+      return layout;
+    }
+  }
+  return WeightLayout::automatic;
+}
+
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options) {
   options.device = args.device;
   options.tables = args.tables;
@@ -76,6 +85,7 @@ void fill_options(const MeasureArgs& args, const std::string& command_line, RunO
   options.seed = args.seed;
   options.scope = args.scope;
   options.pdl = pdl_named(args.pdl);
+  options.layout = layout_named(args.layout);
   options.command_line = command_line;
 }
 

@@ -17,6 +17,11 @@ Expected<void> Backend::update(const DeviceInfo& device, PackedWeight& weight, c
                     weight.layout());
 }
 
+Expected<void> Backend::unpack(const DeviceInfo& device, const PackedWeight& weight, const UnpackTarget& /*target*/,
+                               void* /*stream*/) const {
+  return make_error(ErrorCode::unavailable, "{} cannot unpack a weight in layout {}", device.id, weight.layout());
+}
+
 Expected<std::unique_ptr<Producer>> Backend::prepare_producer(const DeviceInfo& device, const ProducerSpec& spec) const {
   return make_error(ErrorCode::unavailable, "{} has no producer {}", device.id, to_string(spec.kind));
 }

@@ -87,12 +87,17 @@ class Backend {
   // Packs row-major codes (validated by the caller) into `layout`. Channels whose codes hold a NaN give NaN outputs.
   virtual Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
                                                        const WeightSource& source) const = 0;
-  // A kernel whose run() reads the weight once and does nothing else: the floor that `bench` prints.
   // Writes codes and scales of `source`, which has the weight's shape and one fp32 scale a row, over those of `weight`,
   // whose address and layout stay. Ordered on `stream`; memory of the host may be freed when this returns. Errors:
   // unavailable where weights are packed anew instead, failed.
   virtual Expected<void> update(const DeviceInfo& device, PackedWeight& weight, const WeightSource& source,
                                 SourceMemory memory, void* stream) const;
+  // Writes the codes of `weight` as rows [n, k] with `row_stride` elements between them, and its scales, [n] fp32 (nullptr:
+  // not wanted). Ordered on `stream`; memory of the host has them when this returns. Errors: unavailable where the layout
+  // has no way back, failed.
+  virtual Expected<void> unpack(const DeviceInfo& device, const PackedWeight& weight, const UnpackTarget& target,
+                                void* stream) const;
+  // A kernel whose run() reads the weight once and does nothing else: the floor that `bench` prints.
   virtual Expected<std::unique_ptr<Kernel>> prepare_stream_floor(const DeviceInfo& device) const = 0;
 
   // For M up to max_m, called as the baseline is (raw or quantised activations). Error (unavailable): this backend has none.

@@ -30,6 +30,8 @@ struct Problem {
   Numerics numerics = Numerics::deterministic;
   bool batch_invariant = false;
   Pdl pdl = Pdl::full;  // The most that a kernel may do, and what a tuner's candidates do.
+  // What families that read several layouts read; `automatic`: their row-major one. The rest have one of their own.
+  WeightLayout layout = WeightLayout::automatic;
 };
 
 // Activations of one call. Raw rows (scales == nullptr) are quantised by the call; codes come with their scales.
@@ -85,7 +87,9 @@ class KernelFamily {
 
   // Whether it runs on `device`; the Error's message is the reason printed by `octile devices`.
   virtual Expected<void> available(const DeviceInfo& device) const = 0;
-  virtual std::string_view layout() const noexcept = 0;  // The weight layout its kernels read.
+  virtual std::string_view layout() const noexcept = 0;  // The weight layout its kernels read,
+  // and that of kernels for `problem`, where the family reads several.
+  virtual std::string_view layout_for(const Problem& /*problem*/) const noexcept { return layout(); }
 
   // Whether `config` is legal: every key known, every value in range, it fits the device. The Error names key, value and
   // limit.

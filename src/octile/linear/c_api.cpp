@@ -55,6 +55,7 @@ Expected<WeightOptions> to_cpp(const octile_weight_options* from) {
   reader.take(options.numerics, enum_of("weight_options.numerics", c.numerics, Numerics::baseline));
   reader.take(options.batch_invariant, bool_of("weight_options.batch_invariant", c.batch_invariant));
   reader.take(options.pdl, pdl_of("weight_options.pdl", c.pdl));
+  reader.take(options.layout, enum_of("weight_options.layout", c.layout, WeightLayout::slab64));
   return reader.finish(std::move(options));
 }
 
@@ -177,6 +178,21 @@ octile_status octile_weight_update(octile_weight* weight, const octile_weight_so
     }
     return weight->value.update(*cpp_source, on_device != 0 ? octile::SourceMemory::device : octile::SourceMemory::host,
                                 stream);
+  });
+}
+
+octile_status octile_weight_unpack(const octile_weight* weight, void* codes, int64_t row_stride, float* scales,
+                                   int on_device, void* stream) {
+  return octile::c_api::guarded([&]() -> octile::Expected<void> {
+    if (weight == nullptr) {
+      return octile::c_api::null_argument("weight");
+    }
+    octile::UnpackTarget target;
+    target.codes = codes;
+    target.row_stride = row_stride;
+    target.scales = scales;
+    target.memory = on_device != 0 ? octile::SourceMemory::device : octile::SourceMemory::host;
+    return weight->value.unpack(target, stream);
   });
 }
 

@@ -52,6 +52,23 @@ std::string join(std::string_view first, std::string_view second) {
 
 }  // namespace
 
+Expected<void> check_weight_layout(const Backend& backend, const DeviceInfo& device, const Problem& problem) {
+  if (problem.layout != WeightLayout::slab64) {
+    return {};
+  }
+  Expected<void> legal = make_error(ErrorCode::unavailable, "{} has no kernel family that reads weights in layout {}",
+                                    device.name, to_string(problem.layout));
+  for (const KernelFamily* family : backend.families()) {
+    if (family->layout_for(problem) == to_string(problem.layout) && family->available(device)) {
+      legal = family->check(device, problem, family->heuristic(device, problem, 1));
+      if (legal) {
+        return legal;
+      }
+    }
+  }
+  return legal;
+}
+
 Plan Plan::make(const Backend* backend, const DeviceInfo& device, const Problem& problem, std::string_view tables_option,
                 bool tuned) {
   TableLookup lookup;
@@ -74,6 +91,7 @@ Plan Plan::from_lookup(const Backend* backend, const DeviceInfo& device, const P
   if (const TileTable* table = plan.lookup_.table.get()) {
     plan.refusal_ = find_table_refusal(*table, plan.lookup_.alias, backend, device, problem);
   }
+  plan.settle_layout();
   plan.find_own_families();
   plan.find_baseline();
   plan.judge_entries();
@@ -82,6 +100,15 @@ Plan Plan::from_lookup(const Backend* backend, const DeviceInfo& device, const P
     plan.stale_note_ = soft_key_difference(*plan.lookup_.table, backend, device);
   }
   return plan;
+}
+
+// With the kill switch off the weight lies as the baseline reads it; else as was asked for, or as its table has it.
+void Plan::settle_layout() {
+  if (!tuned_) {
+    problem_.layout = WeightLayout::row_major;
+  } else if (uses_table() && lookup_.table->key.weight_layout == to_string(WeightLayout::slab64)) {
+    problem_.layout = WeightLayout::slab64;
+  }
 }
 
 // Where several layouts could serve, one is kept, so that a weight has one packed copy of ours: the table's, else that of
@@ -100,10 +127,13 @@ void Plan::find_own_families() {
   if (own_families_.empty()) {
     return;
   }
-  const std::string wanted = uses_table() ? lookup_.table->key.weight_layout : std::string();
+  std::string wanted = uses_table() ? lookup_.table->key.weight_layout : std::string();
+  if (wanted.empty() && problem_.layout != WeightLayout::automatic) {
+    wanted = to_string(problem_.layout);
+  }
   const bool has_wanted = std::any_of(own_families_.begin(), own_families_.end(),
-                                      [&](const KernelFamily* family) { return family->layout() == wanted; });
-  own_layout_ = has_wanted ? wanted : std::string(cheapest(own_families_, 1).family->layout());
+                                      [&](const KernelFamily* family) { return family->layout_for(problem_) == wanted; });
+  own_layout_ = has_wanted ? wanted : std::string(cheapest(own_families_, 1).family->layout_for(problem_));
 }
 
 void Plan::find_baseline() {
@@ -116,6 +146,11 @@ void Plan::find_baseline() {
     return;
   }
   engine_ = engine_baseline(device_.kind);
+  if (engine_ != nullptr && problem_.layout == WeightLayout::slab64) {
+    no_baseline_ = format("the baseline {} reads row-major weights, this one lies in slabs", engine_->name);
+    engine_ = nullptr;
+    return;
+  }
   if (engine_ == nullptr) {
     const KernelFamily* vendor = backend_->baseline(device_, problem_);
     if (vendor == nullptr) {
@@ -127,6 +162,13 @@ void Plan::find_baseline() {
         vendor->layout() != lookup_.table->key.weight_layout) {
       no_baseline_ = format("the baseline {} reads weights in layout {}, the table has them in {}", vendor->name(),
                             vendor->layout(), lookup_.table->key.weight_layout);
+      vendor_beside_ = vendor;
+      return;
+    }
+    if (problem_.layout == WeightLayout::slab64 && vendor->layout_for(problem_) != to_string(problem_.layout)) {
+      no_baseline_ = format("the baseline {} reads weights in layout {}, asked for is {}", vendor->name(), vendor->layout(),
+                            to_string(problem_.layout));
+      vendor_beside_ = vendor;
       return;
     }
     baseline_ = vendor;
@@ -181,7 +223,7 @@ void Plan::find_gap_families() {
     const Verdict& verdict = verdicts_[i];
     const bool measured = entries[i].ratio.has_value() && !entries[i].inferred;
     if (measured && verdict.skipped.empty() && verdict.kind == ChoiceKind::tile && verdict.family != nullptr &&
-        verdict.family->layout() == own_layout_ &&
+        verdict.family->layout_for(problem_) == own_layout_ &&
         std::find(own_families_.begin(), own_families_.end(), verdict.family) != own_families_.end() &&
         std::find(gap_families_.begin(), gap_families_.end(), verdict.family) == gap_families_.end()) {
       gap_families_.push_back(verdict.family);
@@ -212,7 +254,7 @@ Choice Plan::heuristic_choice(std::int64_t m, std::string_view layout, std::stri
   const std::string_view wanted = layout.empty() ? std::string_view(own_layout_) : layout;
   std::vector<const KernelFamily*> families;
   std::copy_if(own_families_.begin(), own_families_.end(), std::back_inserter(families),
-               [&](const KernelFamily* family) { return family->layout() == wanted; });
+               [&](const KernelFamily* family) { return family->layout_for(problem_) == wanted; });
   if (families.empty()) {
     Choice none;
     none.kernel = "none";
@@ -240,6 +282,19 @@ Choice Plan::baseline_choice(std::int64_t m, std::string_view why) const {
     choice.kernel = kBaselineKernel;
   }
   choice.reason = join(why, "the baseline serves");
+  return choice;
+}
+
+Choice Plan::compared_baseline(std::int64_t m) const {
+  if (vendor_beside_ == nullptr) {
+    return baseline_choice(m, {});
+  }
+  Choice choice;
+  choice.kind = ChoiceKind::baseline;
+  choice.family = vendor_beside_;
+  choice.kernel = vendor_beside_->name();
+  choice.config = vendor_beside_->heuristic(device_, problem_, bucket_end(m));
+  choice.reason = no_baseline_;
   return choice;
 }
 
@@ -343,7 +398,7 @@ std::vector<std::string> Plan::layouts(std::int64_t max_m) const {
     const Choice choice = choose(m);
     std::string layout;
     if (choice.family != nullptr) {
-      layout = choice.family->layout();
+      layout = choice.family->layout_for(problem_);
     } else if (choice.kind == ChoiceKind::baseline && engine_ != nullptr) {
       layout = kEngineLayout;
     } else {

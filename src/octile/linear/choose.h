@@ -32,6 +32,10 @@ struct Choice {
 // The layout of an engine's registered baseline: row-major e4m3 codes [n, k] with stride k, and fp32 scales [n].
 inline constexpr std::string_view kEngineLayout = "engine_row_major";
 
+// Whether kernels of ours here read a weight of that shape in the layout that `problem` asks for: true of all but slab64.
+// The Error says what is missing.
+Expected<void> check_weight_layout(const Backend& backend, const DeviceInfo& device, const Problem& problem);
+
 // Every choice of one (device, problem) for M in [1, infinity): piecewise constant. The vendor's own choice as baseline is
 // one config for all M (its kernel tells the Ms apart itself); a family's heuristic is asked at the upper end of a bucket of
 // Ms (every M up to 32, then 16 buckets an octave), so that intervals are few and `explain` and run() agree.
@@ -49,6 +53,9 @@ class Plan {
   // The baseline's choice, or the heuristic's where no baseline exists: what run() falls back on where a chosen kernel
   // cannot be prepared.
   Choice baseline_choice(std::int64_t m, std::string_view why) const;
+  // What the baseline is compared with: baseline_choice(), and the vendor's own choice also where it cannot serve because
+  // the weight lies in a layout that it does not read.
+  Choice compared_baseline(std::int64_t m) const;
   // The own families' heuristic among those that read `layout` (empty: the plan's own); family == nullptr where none
   // does.
   Choice heuristic_choice(std::int64_t m, std::string_view layout, std::string_view why) const;
@@ -66,6 +73,7 @@ class Plan {
   // asked); empty where it can. Precondition: a table in use.
   const std::string& skip_reason(std::size_t index) const { return verdicts_.at(index).skipped; }
   const DeviceInfo& device() const noexcept { return device_; }
+  // With the layout of the table that serves, where none was asked for.
   const Problem& problem() const noexcept { return problem_; }
   bool tuned() const noexcept { return tuned_; }
   // The engine's function that is the baseline here, or nullptr.
@@ -73,6 +81,7 @@ class Plan {
 
  private:
   Plan() = default;
+  void settle_layout();
   void find_own_families();
   void find_baseline();
   void judge_entries();
@@ -92,6 +101,7 @@ class Plan {
   std::shared_ptr<const EngineBaseline> engine_;
   const KernelFamily* baseline_ = nullptr;         // The vendor; nullptr with an engine's or with none.
   std::string no_baseline_;                        // Why there is none.
+  const KernelFamily* vendor_beside_ = nullptr;    // The vendor that is none because of the weight's layout.
   std::vector<const KernelFamily*> own_families_;  // Ours that run here.
   std::string own_layout_;                         // The one layout that their heuristics read.
   std::vector<const KernelFamily*> gap_families_;  // Ours that beat the baseline wherever the table measured.

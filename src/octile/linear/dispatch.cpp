@@ -191,7 +191,7 @@ class Builder {
     made->family = choice.family;
     made->config = choice.config;
     made->max_m = largest_m(choice, i);
-    const std::string_view layout = is_engine ? kEngineLayout : choice.family->layout();
+    const std::string_view layout = is_engine ? kEngineLayout : choice.family->layout_for(plan_.problem());
     made->weight = packed_in_layout(weight_, layout);
     if (made->weight == nullptr) {
       return make_error(

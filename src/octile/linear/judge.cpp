@@ -96,8 +96,14 @@ Expected<void> Judge::check_family(const KernelFamily& family, const TableEntry&
   }
   // The CPU's vendor keeps a copy of its own; every other kernel reads the one layout of the table.
   const bool own_copy = device.kind == DeviceKind::cpu && family.is_vendor();
-  if (!own_copy && !table.key.weight_layout.empty() && family.layout() != table.key.weight_layout) {
+  const bool has_layout = !table.key.weight_layout.empty();
+  if (!own_copy && has_layout && family.layout_for(problem) != table.key.weight_layout) {
     return make_error(ErrorCode::invalid_argument, "weight layout: the table has {}, {} reads {}", table.key.weight_layout,
+                      family.name(), family.layout_for(problem));
+  }
+  // A table of the field's format names none.
+  if (!has_layout && problem.layout == WeightLayout::slab64 && family.layout_for(problem) != to_string(problem.layout)) {
+    return make_error(ErrorCode::invalid_argument, "weight layout: asked for is {}, {} reads {}", to_string(problem.layout),
                       family.name(), family.layout());
   }
   return family.check(device, problem, entry.config);
@@ -177,10 +183,18 @@ std::string find_table_refusal(const TileTable& table, const std::string& alias,
   if (!table.field_format && !key.out_dtype.empty() && key.out_dtype != out_dtype) {
     return difference("out_dtype", key.out_dtype, out_dtype);
   }
+  // On a CPU there is nothing to choose from.
+  const bool is_slab = key.weight_layout == to_string(WeightLayout::slab64);
+  if (device.kind == DeviceKind::cuda && !key.weight_layout.empty() && problem.layout != WeightLayout::automatic &&
+      is_slab != (problem.layout == WeightLayout::slab64)) {
+    return difference("weight_layout", key.weight_layout, std::string(to_string(problem.layout)));
+  }
   if (!key.weight_layout.empty() && backend != nullptr) {
     const auto families = backend->families();
+    Problem in_layout = problem;
+    in_layout.layout = is_slab ? WeightLayout::slab64 : WeightLayout::row_major;
     if (std::none_of(families.begin(), families.end(),
-                     [&](const KernelFamily* family) { return family->layout() == key.weight_layout; })) {
+                     [&](const KernelFamily* family) { return family->layout_for(in_layout) == key.weight_layout; })) {
       return format("weight_layout: the table has {}, which no kernel family of this build reads", key.weight_layout);
     }
   }

@@ -258,6 +258,12 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   const bool tuned = *enabled && packed.tuned;
   Problem problem = packed.problem;
   problem.bias = options.bias != nullptr;
+  // A table that has come since, in another layout, must not be taken for this weight's.
+  for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::slab64}) {
+    if (packed_in_layout(packed, to_string(layout)) != nullptr) {
+      problem.layout = layout;
+    }
+  }
   Plan plan = Plan::make(packed.device.backend, packed.device.info, problem, packed.tables, tuned);
   if (auto ok = check_baseline_is_packed(plan, packed); !ok) {
     return ok.error();

@@ -127,10 +127,16 @@ Expected<Fp8Weight> pack(const Device& device, const WeightSource& source, const
                           .accumulate = options.accumulate,
                           .numerics = options.numerics,
                           .batch_invariant = options.batch_invariant,
-                          .pdl = options.pdl};
+                          .pdl = options.pdl,
+                          .layout = options.layout};
   impl->tables = options.tables;
   impl->tuned = *tuned;
 
+  if (*tuned) {
+    if (auto ok = check_weight_layout(*device.backend, device.info, impl->problem); !ok) {
+      return ok.error();
+    }
+  }
   const Plan plan = Plan::make(device.backend, device.info, impl->problem, impl->tables, impl->tuned);
   const auto layouts = plan.layouts(std::numeric_limits<std::int64_t>::max());
   if (layouts.empty()) {
@@ -187,6 +193,23 @@ Expected<void> Fp8Weight::update(const WeightSource& source, SourceMemory memory
   return make_error(ErrorCode::out_of_memory, "update of weight [{}, {}]: out of memory", source.n, source.k);
 }
 
+Expected<void> Fp8Weight::unpack(const UnpackTarget& target, void* stream) const try {
+  if (impl_ == nullptr) {
+    return make_error(ErrorCode::invalid_argument, "unpack: the weight was moved from");
+  }
+  const Problem& problem = impl_->problem;
+  if (target.codes == nullptr || (target.row_stride != 0 && target.row_stride < problem.k)) {
+    return make_error(ErrorCode::invalid_argument,
+                      "unpack of weight [{}, {}]: want codes and a row stride of 0 or >= K, got codes at {}, row stride {}",
+                      problem.n, problem.k, target.codes, target.row_stride);
+  }
+  return impl_->device.backend->unpack(impl_->device.info, *impl_->packed.front(), target, stream);
+} catch (const std::bad_alloc&) {
+  return make_error(ErrorCode::out_of_memory, "unpack of weight [{}, {}]: out of memory", impl_->problem.n,
+                    impl_->problem.k);
+}
+
+std::string Fp8Weight::layout() const { return std::string(impl_->packed.front()->layout()); }
 std::int64_t Fp8Weight::n() const noexcept { return impl_->problem.n; }
 std::int64_t Fp8Weight::k() const noexcept { return impl_->problem.k; }
 std::int64_t Fp8Weight::bytes() const noexcept { return impl_->bytes; }

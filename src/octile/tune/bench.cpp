@@ -98,7 +98,7 @@ class Bench {
     // Small M first: cheap, and what they cost tells what the large ones will.
     for (const std::int64_t m : *m_list) {
       for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
-        Choice baseline = plans_[s]->baseline_choice(m, {});
+        Choice baseline = plans_[s]->compared_baseline(m);
         Choice chosen = plans_[s]->choose(m);
         if (chosen.family == nullptr || baseline.family == nullptr) {
           return make_error(ErrorCode::unavailable, "{} m={} has no kernel on {}: {}", options_.shapes[s].name, m,
@@ -216,7 +216,7 @@ class Bench {
   Expected<void> measure(const PendingRow& row, double quota_s) {
     const TuneShape& shape = options_.shapes[row.shape];
     const double start_s = session_->now_s();
-    if (Expected<void> set = session_->set_shape(shape.n, shape.k); !set) {
+    if (Expected<void> set = session_->set_shape(shape.n, shape.k, plans_[row.shape]->problem().layout); !set) {
       return set;
     }
     std::vector<CandidateSpec> specs(4);

@@ -58,21 +58,22 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     return Candidate{family, std::move(config), predicted_us};
   };
   Field field;
-  if (const Choice baseline = plan.baseline_choice(m, {});
+  field.own_only = problem.layout == WeightLayout::slab64;
+  if (const Choice baseline = plan.compared_baseline(m);
       baseline.kind == ChoiceKind::baseline && baseline.family != nullptr) {
     field.baseline = candidate_of(baseline.family, baseline.config);
   }
   std::string own_layout;
   if (const Choice own = plan.heuristic_choice(m, {}, {}); own.family != nullptr) {
     field.heuristic = candidate_of(own.family, own.config);
-    own_layout = own.family->layout();
+    own_layout = own.family->layout_for(problem);
   }
 
   double best_us = field.heuristic ? field.heuristic->predicted_us : std::numeric_limits<double>::infinity();
   std::vector<std::vector<Candidate>> spaces;
   for (const KernelFamily* family : backend.families()) {
     // A weight has one packed copy of ours: families that read another layout cannot share a table with the heuristic's.
-    if (!family->available(device) || (!family->is_vendor() && family->layout() != own_layout)) {
+    if (!family->available(device) || (!family->is_vendor() && family->layout_for(problem) != own_layout)) {
       continue;
     }
     std::vector<Candidate>& space = spaces.emplace_back();

@@ -27,6 +27,9 @@ struct Field {
   std::optional<Candidate> baseline;   // The vendor's own choice; nullopt where no vendor serves.
   std::optional<Candidate> heuristic;  // What the dispatcher would run of ours without a table.
   std::vector<Candidate> challengers;  // Neither of these: the best of each family in turn.
+  // The weight lies in a layout that only our families read: baseline and vendors are there to compare with, and cannot
+  // serve.
+  bool own_only = false;
 };
 
 struct FieldLimits {

@@ -83,7 +83,7 @@ Measurer::Measurer(Device device, MeasureSettings settings)
 
 Measurer::~Measurer() = default;
 
-Expected<void> Measurer::set_shape(std::int64_t n, std::int64_t k) {
+Expected<void> Measurer::set_shape(std::int64_t n, std::int64_t k, WeightLayout layout) {
   if (n < 1 || k < 1) {
     return make_error(ErrorCode::invalid_argument, "a weight needs n >= 1 and k >= 1, not n = {}, k = {}", n, k);
   }
@@ -93,6 +93,7 @@ Expected<void> Measurer::set_shape(std::int64_t n, std::int64_t k) {
   }
   problem_.n = n;
   problem_.k = k;
+  problem_.layout = layout;
   const auto codes = static_cast<std::size_t>(n * k + kShiftRange);
   if (codes_.size() < codes) {
     codes_.resize(codes);
@@ -273,7 +274,7 @@ Expected<void> Measurer::prepare(Candidate& candidate, std::int64_t m) {
   if (candidate.spec.role == CandidateSpec::Role::floor) {
     for (const KernelFamily* family : backend.families()) {
       if (!family->is_vendor() && family->available(device_.info)) {
-        candidate.layout = family->layout();
+        candidate.layout = family->layout_for(problem_);
         break;
       }
     }
@@ -305,7 +306,7 @@ Expected<void> Measurer::prepare(Candidate& candidate, std::int64_t m) {
     if (Expected<void> legal = family->check(device_.info, problem_, candidate.spec.config); !legal) {
       return legal;
     }
-    candidate.layout = family->layout();
+    candidate.layout = family->layout_for(problem_);
     Expected<std::unique_ptr<Kernel>> kernel = family->prepare(device_.info, problem_, candidate.spec.config, m);
     if (!kernel) {
       return std::move(kernel).error();

@@ -69,7 +69,7 @@ class Measurer {
   Measurer& operator=(const Measurer&) = delete;
 
   // The weight shape of what follows; forgets the candidates.
-  Expected<void> set_shape(std::int64_t n, std::int64_t k);
+  Expected<void> set_shape(std::int64_t n, std::int64_t k, WeightLayout layout = WeightLayout::automatic);
   // Makes candidate `id` ready for M = m. `check`: run it on poisoned outputs against the reference first; a candidate whose
   // numbers are wrong is not admitted. Another M than before forgets the candidates of that M. Errors are those of the
   // machinery (no memory for operands), not of the candidate.

@@ -17,11 +17,8 @@ namespace octile {
 
 namespace {
 
-// Rounds of a usual race, for planning only.
-constexpr int kUsualRounds = 14;
 constexpr int kMaxRounds = 40;
 constexpr int kMaxRoundsThorough = 80;
-constexpr int kScreeningPasses = 3;
 // Challengers that go on from screening to the race.
 constexpr std::size_t kFinalists = 2;
 // After each pass of the screening those slower than the best by more than this are dropped.
@@ -41,23 +38,10 @@ constexpr int kHopelessFailures = 6;
 // best of their family are not tried.
 constexpr double kHopelesslySlow = 1.5;
 
-// Seconds of admitting a candidate of a family that none was admitted of.
-constexpr double kFirstCheckS = 0.05;
-
 double check_s_of(const SweepState& state, const Candidate& candidate) {
   const auto known = state.check_s.find(std::string(candidate.family->name()));
   return known == state.check_s.end() ? kFirstCheckS : known->second;
 }
-
-double mean_check_s(const SweepState& state) {
-  double sum_s = 0;
-  for (const auto& [family, check_s] : state.check_s) {
-    sum_s += check_s;
-  }
-  return state.check_s.empty() ? kFirstCheckS : sum_s / static_cast<double>(state.check_s.size());
-}
-
-std::size_t field_limit(bool thorough) { return thorough ? 48 : 12; }
 
 // One candidate that was admitted, under the number that the session knows it by.
 struct Lane {
@@ -81,7 +65,7 @@ class PointTuner {
   }
 
   Expected<PointResult> run() {
-    Expected<void> done = session_.set_shape(request_.shape.n, request_.shape.k);
+    Expected<void> done = session_.set_shape(request_.shape.n, request_.shape.k, plan_.problem().layout);
     if (done) {
       done = admit_incumbents();
     }
@@ -175,7 +159,33 @@ class PointTuner {
                         candidate.predicted_us, admission.first_us);
   }
 
+  // Where only our families can serve, the heuristic is what others have to beat, and the baseline looks on.
+  Expected<void> admit_own_incumbent() {
+    if (field_.heuristic && !is_left_out(*field_.heuristic)) {
+      Expected<std::optional<Lane>> lane = admit(*field_.heuristic);
+      if (!lane) {
+        return std::move(lane).error();
+      }
+      baseline_ = std::move(*lane);
+    }
+    stands_in_ = true;
+    if (baseline_ && field_.baseline && !is_left_out(*field_.baseline)) {
+      Expected<std::optional<Lane>> lane = admit(*field_.baseline);
+      if (!lane) {
+        return std::move(lane).error();
+      }
+      witness_ = std::move(*lane);
+    }
+    return {};
+  }
+
   Expected<void> admit_incumbents() {
+    if (field_.own_only) {
+      if (Expected<void> done = admit_own_incumbent(); !done) {
+        return done;
+      }
+      return say_without_baseline();
+    }
     if (field_.baseline && is_left_out(*field_.baseline)) {
       result_.point.status = PointStatus::failed;
       result_.point.reason = "the baseline failed at another M of this weight and was not tried again";
@@ -200,6 +210,11 @@ class PointTuner {
       baseline_ = std::exchange(heuristic_, std::nullopt);
       stands_in_ = true;
     }
+    return say_without_baseline();
+  }
+
+  // Why there is nothing to beat, where there is not.
+  Expected<void> say_without_baseline() {
     if (baseline_.has_value()) {
       return {};
     }
@@ -255,6 +270,9 @@ class PointTuner {
     }
     const double field_end_s = spent_s() + std::min(kFieldShare * quota_left_s(), quota_left_s() - reserve_s(3));
     for (const Candidate& candidate : field_.challengers) {
+      if (field_.own_only && candidate.family->is_vendor()) {
+        continue;
+      }
       if (is_left_out(candidate) || is_hopeless(candidate) || (carried_ && candidate == carried_->candidate)) {
         continue;
       }
@@ -363,6 +381,7 @@ class PointTuner {
       }
     };
     blame_lane(baseline_);
+    blame_lane(witness_);
     blame_lane(heuristic_);
     blame_lane(carried_);
     for (const Lane& lane : challengers_) {
@@ -379,6 +398,10 @@ class PointTuner {
   Expected<void> decide() {
     std::vector<Lane> lanes{*baseline_};
     RaceOptions options;
+    if (witness_ && !failed_ids_.contains(witness_->id)) {
+      options.witness = static_cast<int>(lanes.size());
+      lanes.push_back(*witness_);
+    }
     if (heuristic_) {
       options.heuristic = static_cast<int>(lanes.size());
       lanes.push_back(*heuristic_);
@@ -401,7 +424,8 @@ class PointTuner {
     fit_to_quota(lanes, options, pass_s);
     options.contenders = static_cast<int>(lanes.size());
     // With fewer rounds than these nothing can be proven.
-    const int fewest = fewest_rounds(options.error / 2, std::max(options.contenders - 1, 1));
+    const int challengers = options.contenders - 1 - (options.witness > 0 ? 1 : 0);
+    const int fewest = fewest_rounds(options.error / 2, std::max(challengers, 1));
     int passes = 0;
     const PassFunction run_pass = [&](std::span<const int> order) -> Expected<Pass> {
       const double overrun = passes++ < fewest ? kOverrunUndecidable : kOverrun;
@@ -430,6 +454,10 @@ class PointTuner {
       return std::move(raced).error();
     }
     conclude(lanes, *raced);
+    if (options.witness > 0) {
+      compare_with_witness(raced->lanes[static_cast<std::size_t>(options.witness)],
+                           raced->lanes[static_cast<std::size_t>(raced->winner)]);
+    }
     return {};
   }
 
@@ -521,6 +549,22 @@ class PointTuner {
     result_.winner = lane.candidate;
   }
 
+  // The choice is ours either way; the baseline, which cannot serve, says what it is worth.
+  void compare_with_witness(const RaceLane& witness, const RaceLane& winner) {
+    TunePoint& point = result_.point;
+    if (point.status != PointStatus::tile && point.status != PointStatus::baseline) {
+      return;
+    }
+    point.status = PointStatus::tile;
+    point.reason.clear();
+    if (const LaneComparison compared = compare_lanes(witness, winner); compared.other_us > 0) {
+      point.baseline_us = compared.other_us;
+      point.ratio = compared.ratio.mid;
+      point.ratio_lo = compared.ratio.lo;
+      point.ratio_hi = compared.ratio.hi;
+    }
+  }
+
   static std::string describe_baseline_win(const std::vector<Lane>& lanes, const RaceResult& raced) {
     if (lanes.size() == 1) {
       return "nothing else was left to try";
@@ -547,6 +591,7 @@ class PointTuner {
   int next_id_ = 0;
   bool stands_in_ = false;  // The heuristic is the baseline.
   std::optional<Lane> baseline_, heuristic_, carried_;
+  std::optional<Lane> witness_;  // The baseline, where it cannot serve.
   std::vector<Lane> challengers_;
   std::vector<Lane> finalists_;
   std::set<int> failed_ids_;
@@ -554,50 +599,6 @@ class PointTuner {
 };
 
 }  // namespace
-
-std::string place_of(const TuneShape& shape) { return format("{}x{} ", shape.n, shape.k); }
-
-void note_failed(SweepState& state, const TuneShape& shape, const FailedCandidate& failed) {
-  const std::string name = format("{} {}", failed.kernel, failed.config.to_json());
-  state.left_out.insert(failed.kind == "hang" ? name : place_of(shape) + name);
-  SweepState::FamilyRecord& record = state.families[failed.kernel];
-  ++record.failed;
-  if (record.first_reason.empty()) {
-    record.first_reason = format("{} at {} m={}: {}: {}", name, failed.shape, failed.m, failed.kind, failed.reason);
-  }
-}
-
-Field field_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough) {
-  return make_field(backend, plan, m, {field_limit(thorough)}, {});
-}
-
-PointCost estimate_cost(const DeviceInfo& device, const PointRequest& request, const SweepState& state) {
-  const Field& field = *request.field;
-  const Sampling sampling(device.kind);
-  const auto estimate = [&](const std::optional<Candidate>& candidate) {
-    return candidate ? state.costs.estimate_us(std::string(candidate->family->name()), request.shape.n, request.shape.k,
-                                               request.m, candidate->predicted_us)
-                     : 0.0;
-  };
-  const double baseline_us = estimate(field.baseline);
-  const double own_us = estimate(field.heuristic);
-  // A first visit packs some 3 cache sizes in each of two layouts, the baseline's being about twice as large.
-  const double cache_bytes = 3.0 * static_cast<double>(std::max<std::int64_t>(device.llc_bytes, 1 << 20));
-  const double weight_bytes = static_cast<double>(request.shape.n) * static_cast<double>(request.shape.k);
-  const double pack_bytes = std::max(cache_bytes, 2 * weight_bytes) + std::max(cache_bytes, 4 * weight_bytes);
-  const double setup_s = request.is_packed ? 0.0 : pack_bytes * state.pack_s_per_byte;
-  const double both_s = (baseline_us + own_us) * 1e-6;
-  const double pair_s = sampling.seconds(baseline_us) + sampling.seconds(own_us);
-  const double check_s = mean_check_s(state);
-  PointCost cost;
-  cost.minimal_s = setup_s + 2 * check_s + both_s + fewest_rounds(RaceOptions{}.error / 2, 1) * pair_s;
-  const auto challengers = static_cast<double>(field.challengers.size());
-  cost.standard_s = setup_s + (2 + challengers) * check_s + both_s + challengers * own_us * 1e-6 +
-                    kScreeningPasses * challengers * sampling.seconds(own_us) +
-                    kUsualRounds * (pair_s + 2 * sampling.seconds(own_us));
-  cost.standard_s = std::max(cost.standard_s, cost.minimal_s);
-  return cost;
-}
 
 Expected<PointResult> tune_point(Session& session, const Plan& plan, const PointRequest& request, SweepState& state) {
   return PointTuner(session, plan, request, state).run();

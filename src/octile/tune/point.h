@@ -19,6 +19,11 @@
 
 namespace octile {
 
+// Passes that thin out the challengers before the best of them race.
+inline constexpr int kScreeningPasses = 3;
+// Seconds of admitting a candidate of a family that none was admitted of.
+inline constexpr double kFirstCheckS = 0.05;
+
 // What a sweep has learnt so far and hands from point to point.
 struct SweepState {
   CostModel costs;

@@ -66,7 +66,8 @@ json to_json(const MeasureSettings& settings) {
   return {{"out_dtype", static_cast<int>(problem.out_dtype)},   {"bias", problem.bias},
           {"accumulate", static_cast<int>(problem.accumulate)}, {"numerics", static_cast<int>(problem.numerics)},
           {"batch_invariant", problem.batch_invariant},         {"pdl", static_cast<int>(problem.pdl)},
-          {"quantized_input", settings.quantized_input},        {"seed", settings.seed}};
+          {"quantized_input", settings.quantized_input},        {"seed", settings.seed},
+          {"layout", static_cast<int>(problem.layout)}};
 }
 
 Expected<MeasureSettings> settings_from_json(const json& value) {
@@ -85,11 +86,28 @@ Expected<MeasureSettings> settings_from_json(const json& value) {
   settings.problem.accumulate = static_cast<Accumulate>(accumulate);
   settings.problem.numerics = static_cast<Numerics>(numerics);
   settings.problem.pdl = static_cast<Pdl>(pdl);
+  const Expected<WeightLayout> layout = layout_of_request(value);
+  if (!layout) {
+    return layout.error();
+  }
+  settings.problem.layout = *layout;
   settings.problem.bias = json_get(value, "bias", false);
   settings.problem.batch_invariant = json_get(value, "batch_invariant", false);
   settings.quantized_input = json_get(value, "quantized_input", false);
   settings.seed = json_get(value, "seed", std::uint64_t{1});
   return settings;
+}
+
+json shape_request(std::int64_t n, std::int64_t k, WeightLayout layout) {
+  return {{"command", "shape"}, {"n", n}, {"k", k}, {"layout", static_cast<int>(layout)}};
+}
+
+Expected<WeightLayout> layout_of_request(const json& request) {
+  const int layout = json_get(request, "layout", -1);
+  if (layout < 0 || layout > static_cast<int>(WeightLayout::slab64)) {
+    return make_error(ErrorCode::corrupt, "an unknown weight layout: {}", request.dump());
+  }
+  return static_cast<WeightLayout>(layout);
 }
 
 json to_json(const CandidateSpec& spec) {

@@ -21,6 +21,10 @@ Expected<TileConfig> config_from_json(const nlohmann::json& value);
 nlohmann::json to_json(const MeasureSettings& settings);
 nlohmann::json to_json(const CandidateSpec& spec);
 nlohmann::json to_json(const Admission& admission);
+// The request that sets a weight's shape and the layout of it that our families read; see Measurer::set_shape().
+nlohmann::json shape_request(std::int64_t n, std::int64_t k, WeightLayout layout);
+// The layout in it, or in settings. Errors (corrupt): none, or an unknown one.
+Expected<WeightLayout> layout_of_request(const nlohmann::json& request);
 Expected<MeasureSettings> settings_from_json(const nlohmann::json& value);
 Expected<CandidateSpec> spec_from_json(const nlohmann::json& value);
 Expected<Admission> admission_from_json(const nlohmann::json& value);

@@ -19,6 +19,8 @@ constexpr double kGiveUpTailTiles = 0.10;
 constexpr double kGiveUpTailBaseline = 0.01;
 // Before this many passes nobody is given up: the signed ranks of fewer say too little.
 constexpr int kGiveUpFromRound = 7;
+// So many passes tell how a witness compares where there is no one to race.
+constexpr int kWitnessRounds = 7;
 
 class Race {
  public:
@@ -26,7 +28,7 @@ class Race {
       : options_(options),
         run_pass_(run_pass),
         log_margin_(std::log1p(options.margin)),
-        challengers_(options.contenders - 1),
+        challengers_(options.contenders - 1 - (options.witness > 0 ? 1 : 0)),
         looks_(plan_looks(options.error / 2, std::max(challengers_, 1), options.max_rounds)),
         log_us_(static_cast<std::size_t>(options.contenders)) {
     result_.lanes.resize(static_cast<std::size_t>(options.contenders));
@@ -65,6 +67,8 @@ class Race {
  private:
   RaceLane& lane(int contender) { return result_.lanes[static_cast<std::size_t>(contender)]; }
 
+  bool challenges(int contender) { return contender != options_.witness && running(contender); }
+
   bool running(int contender) { return !lane(contender).failed && !lane(contender).dropped; }
 
   bool anyone_left() {
@@ -72,11 +76,12 @@ class Race {
       return false;
     }
     for (int c = 1; c < options_.contenders; ++c) {
-      if (running(c)) {
+      if (challenges(c)) {
         return true;
       }
     }
-    return false;
+    // Where nobody is left but a witness, what it has to say still counts.
+    return options_.witness > 0 && running(options_.witness) && result_.rounds < kWitnessRounds;
   }
 
   // False where the race must stop.
@@ -132,7 +137,7 @@ class Race {
 
   void give_up_on_losers() {
     for (int c = 1; c < options_.contenders; ++c) {
-      if (!running(c) || lane(c).beats_baseline) {
+      if (!challenges(c) || lane(c).beats_baseline) {
         continue;
       }
       if (log_ratio(0, c, kGiveUpTailBaseline).hi < log_margin_) {
@@ -143,7 +148,7 @@ class Race {
       return;
     }
     for (int c = 1; c < options_.contenders; ++c) {
-      if (c == options_.heuristic || !running(c)) {
+      if (c == options_.heuristic || !challenges(c)) {
         continue;
       }
       // What is carried on from a smaller M has only to keep up with the heuristic.
@@ -176,7 +181,7 @@ class Race {
       }
       const double holm_tail = tail * challengers_ / std::max(challengers_ - proven, 1);
       for (int c = 1; c < options_.contenders; ++c) {
-        if (running(c) && !lane(c).beats_baseline && log_ratio(0, c, holm_tail).lo > log_margin_) {
+        if (challenges(c) && !lane(c).beats_baseline && log_ratio(0, c, holm_tail).lo > log_margin_) {
           lane(c).beats_baseline = true;
           changed = true;
           break;
@@ -191,7 +196,7 @@ class Race {
   bool choose(double tail) {
     bool open = false;
     for (int c = 1; c < options_.contenders; ++c) {
-      open = open || (running(c) && !lane(c).beats_baseline);
+      open = open || (challenges(c) && !lane(c).beats_baseline);
     }
     const int heuristic = options_.heuristic;
     if (!eligible(heuristic)) {
@@ -203,7 +208,7 @@ class Race {
     double best = 0;
     bool challengers_open = false;
     for (int c = 1; c < options_.contenders; ++c) {
-      if (c == heuristic || !running(c)) {
+      if (c == heuristic || !challenges(c)) {
         continue;
       }
       const Interval gain = log_ratio(heuristic, c, tail);
@@ -286,6 +291,18 @@ Expected<RaceResult> race(const RaceOptions& options, const PassFunction& run_pa
     return Error{ErrorCode::invalid_argument, "race: wanted at least one contender and one round"};
   }
   return Race(options, run_pass).run();
+}
+
+LaneComparison compare_lanes(const RaceLane& other, const RaceLane& lane) {
+  std::vector<double> other_us;
+  std::vector<double> lane_us;
+  for (std::size_t i = 0; i < std::min(other.us.size(), lane.us.size()); ++i) {
+    if (!std::isnan(other.us[i]) && !std::isnan(lane.us[i])) {
+      other_us.push_back(other.us[i]);
+      lane_us.push_back(lane.us[i]);
+    }
+  }
+  return other_us.empty() ? LaneComparison{} : LaneComparison{median(other_us), paired_ratio_95(other_us, lane_us)};
 }
 
 }  // namespace octile

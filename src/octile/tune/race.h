@@ -30,6 +30,7 @@ struct RaceOptions {
   int contenders = 0;        // Numbered from 0; the baseline is contender 0.
   int heuristic = -1;        // The incumbent among tiles: the family's own choice; -1 where it is no contender.
   int carried = -1;          // What won at the next smaller M: kept where it is proven not to lose more than the margin.
+  int witness = -1;          // Only timed, in every pass: something to compare with that cannot serve here; -1: none.
   bool settle_early = true;  // Give up on contenders that can no longer win.
 };
 
@@ -54,5 +55,12 @@ struct RaceResult {
 // Passes run forward and backward in turn (A B C, C B A, ...), so a drift within a pass cancels over two. Errors are those
 // of `run_pass`. A failed contender leaves the race; where the baseline fails, the result has lanes[0].failed.
 Expected<RaceResult> race(const RaceOptions& options, const PassFunction& run_pass);
+
+// Time of `other` / time of `lane` over the passes that both ran in, with its 95 % interval. No pass of both: all zero.
+struct LaneComparison {
+  double other_us = 0;  // Median in these passes.
+  Interval ratio = {0, 0, 0};
+};
+LaneComparison compare_lanes(const RaceLane& other, const RaceLane& lane);
 
 }  // namespace octile

@@ -38,7 +38,9 @@ struct RunOptions {
   Accumulate accumulate = Accumulate::device_default;
   Numerics numerics = Numerics::deterministic;
   bool batch_invariant = false;
-  Pdl pdl = Pdl::full;              // The launch mode that is tuned and timed (GPUs from sm_90 on).
+  Pdl pdl = Pdl::full;  // The launch mode that is tuned and timed (GPUs from sm_90 on).
+  // tune: the layout of our families' weights, `automatic` being row_major; bench, verify: tables of another are not used.
+  WeightLayout layout = WeightLayout::automatic;
   std::string scope = "linear";     // "linear": bf16 in, quantisation on both sides; "gemm": codes in.
   double time_budget_s = 0;         // 0: none. Kept within 10 %.
   double candidate_timeout_s = 60;  // A candidate that takes longer in one step is recorded as hanging and left out.

@@ -155,7 +155,7 @@ Expected<void> Session::start() {
   is_open_ = true;
   Expected<json> answer = ask_or_fail({{"command", "open"}, {"device", place_.device}, {"settings", to_json(settings_)}});
   if (answer && n_ > 0) {
-    answer = ask_or_fail({{"command", "shape"}, {"n", n_}, {"k", k_}});
+    answer = ask_or_fail(shape_request(n_, k_, layout_));
   }
   if (!answer) {
     return std::move(answer).error();
@@ -202,14 +202,15 @@ Expected<void> Session::compile_ahead(std::span<const CompileItem> items) {
   return {};
 }
 
-Expected<void> Session::set_shape(std::int64_t n, std::int64_t k) {
+Expected<void> Session::set_shape(std::int64_t n, std::int64_t k, WeightLayout layout) {
   live_.clear();
   n_ = n;
   k_ = k;
+  layout_ = layout;
   if (!is_open_) {
     return start();
   }
-  Expected<json> answer = ask_or_fail({{"command", "shape"}, {"n", n}, {"k", k}});
+  Expected<json> answer = ask_or_fail(shape_request(n, k, layout));
   return answer ? Expected<void>() : Expected<void>(std::move(answer).error());
 }
 

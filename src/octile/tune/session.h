@@ -53,7 +53,8 @@ class Session {
   // Compiles what these need, on all cores. A worker that dies of it is replaced when it is next asked; what a candidate's
   // compilation fails at shows when it is admitted.
   Expected<void> compile_ahead(std::span<const CompileItem> items);
-  Expected<void> set_shape(std::int64_t n, std::int64_t k);
+  // `layout`: of the weights of our families that read several.
+  Expected<void> set_shape(std::int64_t n, std::int64_t k, WeightLayout layout = WeightLayout::automatic);
   Expected<void> forget_candidates();
 
   // What became of a candidate. kind: "wrong", "error" (Admission), "crash", "hang"; "" with admitted = false: the run
@@ -94,6 +95,7 @@ class Session {
   bool is_open_ = false;
   std::int64_t n_ = 0;
   std::int64_t k_ = 0;
+  WeightLayout layout_ = WeightLayout::automatic;
   std::map<int, Live> live_;
   Admission failure_;
   std::string last_step_;

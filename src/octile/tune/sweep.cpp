@@ -88,6 +88,7 @@ Problem problem_of(const RunOptions& options, const TuneShape& shape) {
   problem.numerics = options.numerics;
   problem.batch_invariant = options.batch_invariant;
   problem.pdl = options.pdl;
+  problem.layout = options.layout;
   return problem;
 }
 
@@ -142,6 +143,7 @@ HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, cons
                 {"batch_invariant", options.batch_invariant ? "true" : "false"},
                 {"pdl", to_string(pdl_on(device, options.pdl))},
                 {"scope", options.scope},
+                {"weight_layout", to_string(options.layout)},
                 {"octile", version()}};
   for (const KernelFamily* family : backend.families()) {
     if (family->available(device)) {

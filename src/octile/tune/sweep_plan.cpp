@@ -143,6 +143,9 @@ Expected<void> add_weights(const TuneOptions& options, const std::vector<std::in
       continue;
     }
     const Problem problem = problem_of(options, shape);
+    if (Expected<void> readable = check_weight_layout(*plan.device.backend, device, problem); !readable) {
+      return make_error(readable.error().code, "{}x{}: {}", shape.n, shape.k, readable.error().message);
+    }
     SweptWeight weight{shape, plan_without_table(*plan.device.backend, device, problem), {}, {}, {}, {}, {}, {}};
     weight.m_list = ms_of(shape, options.uses, m_list);
     weight.known = ms_of(shape, options.known, {});
@@ -152,7 +155,7 @@ Expected<void> add_weights(const TuneOptions& options, const std::vector<std::in
     if (family == nullptr) {
       return make_error(ErrorCode::unavailable, "no kernel family serves {}: {}", device.id, baseline.reason);
     }
-    weight.layout = family->layout();
+    weight.layout = family->layout_for(problem);
     const std::string name = table_file_name(table_key_of(plan, weight), false);
     const std::string nested = format("{}/{}/{}", plan.directory, device.name, name);
     weight.path = std::filesystem::exists(nested) ? nested : format("{}/{}", plan.directory, name);

@@ -42,7 +42,7 @@ struct TuneOptions : RunOptions {
 
 // What became of one point.
 enum class PointStatus {
-  tile,       // A tile of ours is proven faster than the baseline.
+  tile,       // A tile of ours is proven faster than the baseline, or the best there is where only ours can serve (slab64).
   vendor,     // A searched vendor algorithm is.
   baseline,   // Nothing is proven faster: the baseline stays.
   no_budget,  // Not measured, or undecided without a single complete comparison: no entry.

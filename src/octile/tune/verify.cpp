@@ -193,7 +193,7 @@ class Verify {
         rivals.push_back({spec_of(choice), name, margin});
       }
     };
-    const Choice baseline = plan.baseline_choice(m, {});
+    const Choice baseline = plan.compared_baseline(m);
     if (chosen.kind != ChoiceKind::baseline && baseline.family != nullptr) {
       add(baseline, "the baseline", 0);
     }
@@ -225,7 +225,7 @@ class Verify {
     if (chosen.family == nullptr) {
       return {};  // An engine's baseline: only the engine can run it.
     }
-    if (Expected<void> set = session_->set_shape(plan.problem().n, plan.problem().k); !set) {
+    if (Expected<void> set = session_->set_shape(plan.problem().n, plan.problem().k, plan.problem().layout); !set) {
       return set;
     }
     const std::vector<Rival> rivals = rivals_of(plan, check.m, chosen);

@@ -30,7 +30,7 @@ std::string tables_directory(const std::string& file, const std::string& device_
 Expected<void> import_beside(const Plan& plan) {
   const TileTable& field = *plan.lookup().table;
   const Choice own = plan.heuristic_choice(1, {}, {});
-  const std::string layout = own.family != nullptr ? std::string(own.family->layout()) : std::string();
+  const std::string layout = own.family != nullptr ? std::string(own.family->layout_for(plan.problem())) : std::string();
   const Expected<TileTable> imported =
       import_field_table(field, table_key(plan.device(), plan.problem(), layout), ImportRanges::nearest);
   if (!imported) {
@@ -111,21 +111,31 @@ class Repair {
     return changed;
   }
 
-  // By directory: what to tune there.
-  std::map<std::string, TuneOptions> plan_tuning(const std::vector<const VerifiedEntry*>& wanted) const {
-    std::map<std::string, TuneOptions> runs;
+  // Where tables lie, and the layout of the weights in them.
+  using Place = std::pair<std::string, WeightLayout>;
+
+  WeightLayout layout_of(const std::string& file) const {
+    const auto found =
+        std::ranges::find(plans_, file, [](const std::unique_ptr<Plan>& plan) { return plan->lookup().table->file; });
+    return found == plans_.end() ? options_.layout : (*found)->problem().layout;
+  }
+
+  // What to tune in each place.
+  std::map<Place, TuneOptions> plan_tuning(const std::vector<const VerifiedEntry*>& wanted) const {
+    std::map<Place, TuneOptions> runs;
     for (const VerifiedEntry* entry : wanted) {
-      const std::string directory = tables_directory(entry->file, result_.device_name);
-      TuneOptions& tuning = runs[directory];
+      const Place place = {tables_directory(entry->file, result_.device_name), layout_of(entry->file)};
+      TuneOptions& tuning = runs[place];
       static_cast<RunOptions&>(tuning) = options_;
-      tuning.tables = directory;
+      tuning.tables = place.first;
+      tuning.layout = place.second;
       tuning.uses.push_back({entry->n, entry->k, entry->m, 1});
       const auto is_known = [&](const TuneShape& shape) { return shape.n == entry->n && shape.k == entry->k; };
       if (std::ranges::none_of(tuning.shapes, is_known)) {
         tuning.shapes.push_back({format("{}x{}", entry->n, entry->k), entry->n, entry->k});
       }
     }
-    for (auto& [directory, tuning] : runs) {
+    for (auto& [place, tuning] : runs) {
       for (const VerifiedEntry& entry : result_.entries) {
         tuning.known.push_back({entry.n, entry.k, entry.m, 1});
       }
@@ -134,7 +144,7 @@ class Repair {
   }
 
   Expected<void> tune_points(const std::vector<const VerifiedEntry*>& wanted) {
-    for (auto& [directory, tuning] : plan_tuning(wanted)) {
+    for (auto& [place, tuning] : plan_tuning(wanted)) {
       if (options_.time_budget_s > 0) {
         tuning.time_budget_s = std::max(left_s_, 1.0);
       }
@@ -154,7 +164,7 @@ class Repair {
         return {};
       }
       for (const TunePoint& point : tuned->points) {
-        settle(directory, point);
+        settle(place.first, point);
       }
     }
     return {};

@@ -114,8 +114,10 @@ void WorkerServer::serve(std::string_view line, const LineSink& sink) {
     } else if (measurer_ == nullptr) {
       answer = failure(make_error(ErrorCode::invalid_argument, "\"{}\" before \"open\"", command));
     } else if (command == "shape") {
-      const Expected<void> done =
-          measurer_->set_shape(json_get(*request, "n", std::int64_t{0}), json_get(*request, "k", std::int64_t{0}));
+      const Expected<WeightLayout> layout = layout_of_request(*request);
+      const Expected<void> done = layout ? measurer_->set_shape(json_get(*request, "n", std::int64_t{0}),
+                                                                json_get(*request, "k", std::int64_t{0}), *layout)
+                                         : Expected<void>(layout.error());
       answer = done ? json{{"ok", true}} : failure(done.error());
     } else if (command == "admit") {
       answer = admit(*request, *measurer_, sink);

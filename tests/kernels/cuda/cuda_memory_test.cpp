@@ -129,8 +129,8 @@ TEST_F(CudaMemory, AWeightKeepsAMapForEachHeightOfBoxFromSm90OnAndNoneBefore) {
   for (std::size_t i = 0; i < kWeightBoxRows.size(); ++i) {
     const auto height = static_cast<std::uint64_t>(kWeightBoxRows[i]);
     const TensorMap wanted = {{(*hopper)->codes(), 35, 40, 48, height}};  // Of the codes alone: what pads them is beyond.
-    EXPECT_TRUE(std::ranges::equal((*hopper)->row_boxes(i).opaque, wanted.opaque)) << height << " rows";
-    EXPECT_THAT((*ada)->row_boxes(i).opaque, testing::Each(0U)) << height << " rows";
+    EXPECT_TRUE(std::ranges::equal((*hopper)->box(i).opaque, wanted.opaque)) << height << " rows";
+    EXPECT_THAT((*ada)->box(i).opaque, testing::Each(0U)) << height << " rows";
   }
   state_->failing_call = "cuTensorMapEncodeTiled";
   const auto refused = pack_row_major(*contexts_[0], source);

@@ -13,6 +13,7 @@
 namespace octile::cuda {
 namespace {
 
+using test::fitted;
 using test::ProductCase;
 using test::ProductShape;
 
@@ -24,7 +25,7 @@ constexpr std::uint8_t kNaN = 0x7F;
 TEST(FamiliesUnderTest, TheirConfigsForEveryShapeAreLegalOnAnH200) {
   const DeviceInfo device = *known_device("NVIDIA_H200");
   const env::ScopedOverride cutlass_too("OCTILE_CUTLASS_ON_ANY_GPU", "on");
-  for (const FamilyUnderTest& tested : families_under_test()) {
+  for (const FamilyUnderTest& tested : families_and_layouts_under_test()) {
     if (&tested.family() == &cutlass_family() && cutlass_component().api == nullptr) {
       continue;  // Its kernels are those of a component that is not here.
     }
@@ -32,8 +33,10 @@ TEST(FamiliesUnderTest, TheirConfigsForEveryShapeAreLegalOnAnH200) {
       for (const std::int64_t k : {1, 4, 12, 16, 20, 64, 100, 160, 1040, 4096}) {
         for (const DType out : {DType::bf16, DType::fp16, DType::fp32}) {
           Problem problem;
-          problem.n = n;
-          problem.k = k;
+          const ProductShape shape = fitted({.n = n, .k = k}, tested.layout);
+          problem.n = shape.n;
+          problem.k = shape.k;
+          problem.layout = shape.layout;
           problem.out_dtype = out;
           std::vector<TileConfig> configs = tested.few();
           configs.push_back(tested.wide());
@@ -47,8 +50,12 @@ TEST(FamiliesUnderTest, TheirConfigsForEveryShapeAreLegalOnAnH200) {
   }
 }
 
-class Families : public FamilyTest {};
-INSTANTIATE_TEST_SUITE_P(Gpu, Families, testing::ValuesIn(families_under_test()), name_of);
+class Families : public FamilyTest {
+ protected:
+  // As the family's weights want it.
+  static void fit(ProductShape& shape) { shape = fitted(shape, GetParam().layout); }
+};
+INSTANTIATE_TEST_SUITE_P(Gpu, Families, testing::ValuesIn(families_and_layouts_under_test()), name_of);
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -61,6 +68,7 @@ TEST_P(Families, EveryKindOfConfigIsRightWithTailsInEveryDimension) {
   shape.y_pad = 3;
   for (const std::int64_t m : {1, 17, 150}) {
     shape.m = m;
+    fit(shape);
     ProductCase one(shape);
     for (const TileConfig& config : configs_for(one.problem(), m)) {
       one.expect_right(family(), config);
@@ -75,6 +83,7 @@ TEST_P(Families, EveryKindOfConfigIsRightInPreciseMode) {
   shape.k = 2080;
   shape.accumulate = Accumulate::precise;
   shape.out_dtype = DType::fp32;
+  fit(shape);
   ProductCase one(shape);
   for (const TileConfig& config : configs_for(one.problem(), shape.m)) {
     one.expect_right(family(), config);
@@ -91,6 +100,7 @@ TEST_P(Families, TinyShapesAndEveryOutputType) {
         shape.k = k;
         shape.out_dtype = dtype;
         shape.bias = n % 2 == 1;
+        fit(shape);
         ProductCase one(shape);
         for (const TileConfig& config : GetParam().few()) {
           one.expect_right(family(), config);
@@ -110,6 +120,7 @@ TEST_P(Families, OnesWithPowersOfTwoAsScalesAreExactEverywhere) {
   shape.out_dtype = DType::fp32;
   for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
     shape.accumulate = accumulate;
+    fit(shape);
     ProductCase one(shape);
     one.codes_x.assign(one.codes_x.size(), kOne);
     one.codes_w.assign(one.codes_w.size(), kOne);
@@ -146,6 +157,7 @@ TEST_P(Families, LargeSumsAreScaledBeforeTheyAreNarrowedAndOverflowToInfinity) {
   shape.n = 80;
   shape.k = kK;
   shape.out_dtype = DType::fp16;
+  fit(shape);
   ProductCase one(shape);
   one.codes_x.assign(one.codes_x.size(), k256);
   for (std::int64_t n = 0; n < shape.n; ++n) {
@@ -178,6 +190,7 @@ TEST_P(Families, ARowOrChannelOfNaNStaysAlone) {
   shape.m = 21;
   shape.n = 70;
   shape.k = 300;
+  fit(shape);
   ProductCase one(shape);
   std::fill_n(one.codes_x.begin() + 4 * shape.k, shape.k, kNaN);
   one.scales_x[4] = std::numeric_limits<float>::quiet_NaN();
@@ -193,6 +206,7 @@ TEST_P(Families, AHundredRunsGiveTheSameBits) {
   shape.m = 77;
   shape.n = 1030;
   shape.k = 4100;
+  fit(shape);
   ProductCase one(shape);
   for (const TileConfig& config : configs_for(one.problem(), shape.m)) {
     const auto kernel = one.prepare(family(), config);
@@ -226,6 +240,7 @@ TEST_P(Families, WhereBitsArePromisedARowHasThemUnderEveryConfigAndAmongAnyOther
     shape.n = 264;
     shape.k = 1500;
     shape.accumulate = accumulate;
+    fit(shape);
     ProductCase all(shape);
     Problem problem = all.problem();
     GetParam().promise_bits(problem);
@@ -265,6 +280,7 @@ TEST_P(Families, UnderOneConfigARowsBitsDoNotDependOnTheOthers) {
   shape.m = 34;
   shape.n = 264;
   shape.k = 1500;
+  fit(shape);
   ProductCase all(shape);
   ProductCase alone = rows_of(all, 20, 1);
   ProductCase few = rows_of(all, 20, 3);
@@ -292,6 +308,7 @@ TEST_P(Families, InTheBaselinesNumericsTheBitsAreCublasLts) {
       shape.k = 4112;
       shape.accumulate = accumulate;
       shape.out_dtype = out;
+      fit(shape);
       ProductCase one(shape);
       Problem problem = one.problem();
       problem.numerics = Numerics::baseline;
@@ -302,7 +319,14 @@ TEST_P(Families, InTheBaselinesNumericsTheBitsAreCublasLts) {
       }
       auto vendor = cublaslt_family().prepare(device(), problem, {}, shape.m);
       ASSERT_TRUE(vendor) << vendor.error().message;
-      const auto wanted = one.run(**vendor);
+      // The vendor reads rows.
+      ProductCase as_rows(fitted(shape, WeightLayout::automatic));
+      as_rows.codes_x = one.codes_x;
+      as_rows.scales_x = one.scales_x;
+      as_rows.codes_w = one.codes_w;
+      as_rows.scales_w = one.scales_w;
+      as_rows.upload();
+      const auto wanted = as_rows.run(**vendor);
       for (const TileConfig& config : configs_for(problem, shape.m)) {
         auto kernel = family().prepare(device(), problem, config, shape.m);
         ASSERT_TRUE(kernel) << kernel.error().message;

@@ -25,6 +25,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace octile::cuda {
@@ -204,6 +205,7 @@ struct FamilyUnderTest {
   TileConfig (*wide)();
   // Makes a problem of one whose legal configs all promise the same bits.
   void (*promise_bits)(Problem& problem);
+  WeightLayout layout = WeightLayout::automatic;
 };
 
 inline void PrintTo(const FamilyUnderTest& family, std::ostream* stream) { *stream << family.name; }
@@ -237,6 +239,19 @@ inline const std::vector<FamilyUnderTest>& families_under_test() {
        },
        [] { return TileConfig{}; }, [](Problem& problem) { problem.batch_invariant = true; }},
   };
+  return families;
+}
+
+// The same, and those that read weights in slabs once more with such.
+inline std::vector<FamilyUnderTest> families_and_layouts_under_test() {
+  std::vector<FamilyUnderTest> families = families_under_test();
+  for (const FamilyUnderTest& family : families_under_test()) {
+    if (std::string_view(family.name).starts_with("hopper")) {
+      FamilyUnderTest& in_slabs = families.emplace_back(family);
+      in_slabs.name = std::string_view(family.name) == "hopper_decode" ? "hopper_decode_slab64" : "hopper_wgmma_slab64";
+      in_slabs.layout = WeightLayout::slab64;
+    }
+  }
   return families;
 }
 

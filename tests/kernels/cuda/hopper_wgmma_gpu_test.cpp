@@ -20,15 +20,26 @@ TEST(HopperWgmma, BlocksOfManyTilesHaveTheBitsOfHopperDecode) {
     GTEST_SKIP() << available.error().message;
   }
   SCOPED_TRACE(test::seed_text());
+  struct Case {
+    std::int64_t k;
+    Accumulate accumulate;
+    WeightLayout layout;
+  };
+  std::vector<Case> cases = {{512, Accumulate::fast, WeightLayout::slab64}, {1408, Accumulate::fast, WeightLayout::slab64}};
   for (const std::int64_t k : {100, 512, 1408}) {
     for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+      cases.push_back({k, accumulate, WeightLayout::automatic});
+    }
+  }
+  for (const auto& [k, accumulate, layout] : cases) {
+    {
       test::ProductShape shape;
       shape.m = 3201;
       shape.n = 2104;
       shape.k = k;
       shape.bias = true;
       shape.accumulate = accumulate;
-      test::ProductCase one(shape);
+      test::ProductCase one(fitted(shape, layout));
       Problem problem = one.problem();
       problem.numerics = Numerics::baseline;
       const auto decode = hopper_decode_family().prepare(device, problem, to_config(DecodeTile{64, 2, 4, 1}), shape.m);
@@ -47,8 +58,8 @@ TEST(HopperWgmma, BlocksOfManyTilesHaveTheBitsOfHopperDecode) {
         ASSERT_TRUE(kernel) << kernel.error().message;
         // Twice: what a first call leaves behind must not matter.
         for (int call = 0; call < 2; ++call) {
-          EXPECT_TRUE(one.run(**kernel) == wanted)
-              << config.to_json() << " K=" << k << ", accumulate " << to_string(accumulate) << ", call " << call;
+          EXPECT_TRUE(one.run(**kernel) == wanted) << config.to_json() << " " << to_string(layout) << " K=" << k
+                                                   << ", accumulate " << to_string(accumulate) << ", call " << call;
         }
       }
     }

@@ -136,6 +136,7 @@ struct AdaMmaTraits {
   using Tile = AdaTile;
   static constexpr const char* kName = cuda::kName;
   static constexpr const char* kSource = cuda::kSource;
+  static constexpr bool kReadsSlabs = false;
   static constexpr auto parse = parse_ada_tile;
   static constexpr auto check = check_ada_tile;
   static constexpr auto space = ada_space;

@@ -95,14 +95,24 @@ class CudaBackend final : public Backend {
     if (auto ours = as_cuda_weight(weight, **context); !ours) {
       return ours.error();
     }
-    return update_row_major(static_cast<const CudaWeight&>(weight), source, memory, static_cast<CUstream>(stream));
+    return update_weight(static_cast<const CudaWeight&>(weight), source, memory, static_cast<CUstream>(stream));
+  }
+
+  Expected<void> unpack(const DeviceInfo& device, const PackedWeight& weight, const UnpackTarget& target,
+                        void* stream) const override {
+    auto context = device_context(device.index);
+    if (!context) {
+      return context.error();
+    }
+    const auto ours = as_cuda_weight(weight, **context);
+    return ours ? unpack_weight(**ours, target, static_cast<CUstream>(stream)) : ours.error();
   }
 
   Expected<std::shared_ptr<PackedWeight>> pack(const DeviceInfo& device, std::string_view layout,
                                                const WeightSource& source) const override {
-    if (layout != kRowMajor) {
-      return make_error(ErrorCode::invalid_argument, "{} has no weight layout '{}': known is {}", device.id, layout,
-                        kRowMajor);
+    if (layout != kRowMajor && layout != kSlab64) {
+      return make_error(ErrorCode::invalid_argument, "{} has no weight layout '{}': known are {} and {}", device.id, layout,
+                        kRowMajor, kSlab64);
     }
     if (auto valid = check_weight_source(source); !valid) {
       return valid.error();
@@ -111,7 +121,7 @@ class CudaBackend final : public Backend {
     if (!context) {
       return context.error();
     }
-    auto weight = pack_row_major(**context, source);
+    auto weight = layout == kSlab64 ? pack_slab64(**context, source) : pack_row_major(**context, source);
     if (!weight) {
       return weight.error();
     }

@@ -114,6 +114,21 @@ CUresult copy_rows_from_host_async(const Driver& driver, CUdeviceptr destination
   return driver.memcpy_2d_async(&copy, stream);
 }
 
+CUresult copy_rows_to_host_async(const Driver& driver, void* destination, std::int64_t destination_stride,
+                                 CUdeviceptr source, std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows,
+                                 CUstream stream) noexcept {
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = source;
+  copy.srcPitch = size_of_bytes(source_stride);
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = destination;
+  copy.dstPitch = size_of_bytes(destination_stride);
+  copy.WidthInBytes = size_of_bytes(row_bytes);
+  copy.Height = size_of_bytes(rows);
+  return driver.memcpy_2d_async(&copy, stream);
+}
+
 CUresult copy_rows_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride, CUdeviceptr source,
                          std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows, CUstream stream) noexcept {
   CUDA_MEMCPY2D copy = copy_of_rows(destination, destination_stride, source_stride, row_bytes, rows);

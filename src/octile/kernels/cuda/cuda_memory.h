@@ -41,11 +41,14 @@ Expected<void> download_bytes(const DeviceContext& context, void* destination, C
 // `rows` rows of `row_bytes` each from host memory with `source_stride` bytes between rows.
 Expected<void> upload_rows(const DeviceContext& context, CUdeviceptr destination, std::int64_t destination_stride,
                            const void* source, std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows);
-// Enqueues a copy of `rows` rows of `row_bytes` each from the host's memory, or within that of the current context's device;
-// strides in bytes.
+// Enqueues a copy of `rows` rows of `row_bytes` each from or to the host's memory, or within that of the current context's
+// device; strides in bytes.
 CUresult copy_rows_from_host_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride,
                                    const void* source, std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows,
                                    CUstream stream) noexcept;
+CUresult copy_rows_to_host_async(const Driver& driver, void* destination, std::int64_t destination_stride,
+                                 CUdeviceptr source, std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows,
+                                 CUstream stream) noexcept;
 CUresult copy_rows_async(const Driver& driver, CUdeviceptr destination, std::int64_t destination_stride, CUdeviceptr source,
                          std::int64_t source_stride, std::int64_t row_bytes, std::int64_t rows, CUstream stream) noexcept;
 Expected<void> fill_bytes(const DeviceContext& context, CUdeviceptr destination, unsigned char value, std::int64_t bytes);

@@ -34,6 +34,8 @@ struct DecodeTile {
   std::int64_t stage_bytes() const noexcept { return std::int64_t{128} * k_chunks * (std::int64_t{rows} + tokens); }
   // Of the weight's tensor map that the block reads.
   int rows_of_box() const noexcept { return rows == 96 ? 48 : std::min(rows, 64); }
+  // The same of a weight in slabs, of which a box lies in one.
+  int rows_of_slab_box() const noexcept { return rows == 48 ? 16 : (rows % 64 == 0 ? 64 : 32); }
   // Stages of weights under way at most: those of `window`, at least one.
   std::int64_t window_stages() const noexcept {
     const std::int64_t stage_of_weights = std::int64_t{128} * k_chunks * rows;

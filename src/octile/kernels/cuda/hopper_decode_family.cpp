@@ -38,6 +38,15 @@ struct HopperDecodeParams {
 };
 static_assert(sizeof(HopperDecodeParams) == 72);
 
+// The weight's map that the kernel reads.
+std::size_t box_of(const Problem& problem, const DecodeTile& tile) noexcept {
+  if (hopper_layout(problem) == kSlab64) {
+    const int rows = tile.rows_of_slab_box();
+    return slab_box_index({rows, rows == tile.rows ? tile.k_chunks : 1});
+  }
+  return static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, tile.rows_of_box()) - kWeightBoxRows.begin());
+}
+
 class HopperDecodeKernel final : public Kernel {
  public:
   HopperDecodeKernel(const DeviceContext& context, const Problem& problem, const DecodeTile& tile, QuantiseKernel quantise,
@@ -49,7 +58,7 @@ class HopperDecodeKernel final : public Kernel {
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         encoder_(encoder),
-        box_(static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, tile.rows_of_box()) - kWeightBoxRows.begin())) {}
+        box_(box_of(problem, tile)) {}
 
   std::int64_t workspace_bytes(std::int64_t m) const noexcept override { return quantise_.workspace_bytes(m); }
 
@@ -59,10 +68,12 @@ class HopperDecodeKernel final : public Kernel {
       return make_error(ErrorCode::invalid_argument, "{}: M = {} in tiles of {} tokens, a launch takes {} tiles", kName, m,
                         tile_.tokens, kMostTokenTiles);
     }
-    return quantise_and_multiply(kName, *context_, problem_, quantise_, pdl_, packed, args, workspace_bytes(m),
-                                 [&](const CudaWeight& weight, const DeviceCodes& codes, CUstream stream) {
-                                   return multiply(weight, args, codes, stream);
-                                 });
+    return quantise_and_multiply(
+        kName, *context_, problem_, quantise_, pdl_, packed, args, workspace_bytes(m),
+        [&](const CudaWeight& weight, const DeviceCodes& codes, CUstream stream) {
+          return multiply(weight, args, codes, stream);
+        },
+        hopper_layout(problem_));
   }
 
  private:
@@ -93,7 +104,7 @@ class HopperDecodeKernel final : public Kernel {
     shape.block = {static_cast<unsigned>(tile_.threads()), 1, 1};
     shape.cluster = {static_cast<unsigned>(tile_.split_k), 1, 1};
     shape.dynamic_shared_bytes = static_cast<unsigned>(tile_.shared_bytes());
-    TensorMap map_w = weight.row_boxes(box_);
+    TensorMap map_w = weight.box(box_);
     const std::array<void*, 3> parameters = {&map_w, &map_x, &params};
     return launch(product_, shape, stream, parameters);
   }
@@ -112,6 +123,7 @@ struct HopperDecodeTraits {
   using Tile = DecodeTile;
   static constexpr const char* kName = cuda::kName;
   static constexpr const char* kSource = cuda::kSource;
+  static constexpr bool kReadsSlabs = true;
   static constexpr auto available = hopper_only<kName>;
   static constexpr auto parse = parse_decode_tile;
   static constexpr auto check = check_decode_tile;
@@ -130,7 +142,7 @@ struct HopperDecodeTraits {
                                                    const DecodeTile& tile, QuantiseKernel quantise) {
     CompileRequest request;
     request.source = kSource;
-    request.defines = decode_defines(tile, problem.out_dtype, resolve_accumulate(problem.accumulate));
+    request.defines = decode_defines(tile, problem.out_dtype, resolve_accumulate(problem.accumulate), problem.layout);
     request.kernel = "octile_hopper_decode";
     return prepare_with_maps<HopperDecodeKernel>(context, problem, tile, std::move(quantise), request, tile.shared_bytes());
   }

@@ -143,6 +143,9 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
   if (tile.cluster_m == 2 && tile.channels % 16 != 0) {
     return illegal(tile, "CLUSTER_M = 2 wants BLOCK_SIZE_N to be a multiple of 16");
   }
+  if (problem.layout == WeightLayout::slab64 && tile.channels / tile.cluster_m % 16 != 0) {
+    return illegal(tile, "of weights in slabs a block asks for channels in steps of 16: want BLOCK_SIZE_N / CLUSTER_M so");
+  }
   if (tile.groups == 3 && tile.columns() > kMostColumnsOfThreeGroups) {
     return illegal(tile, format("three WARPGROUPS want {} <= {}", columns_key, kMostColumnsOfThreeGroups));
   }

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace octile::cuda {
@@ -44,10 +45,13 @@ struct HopperWgmmaParams {
 static_assert(sizeof(HopperWgmmaParams) == 88);
 
 // The weight's map with boxes of as many rows as the kernel asks for at once (kBoxRowsW).
-std::size_t box_of(const WgmmaTile& tile) noexcept {
+std::size_t box_of(const Problem& problem, const WgmmaTile& tile) noexcept {
   constexpr int kWhole = 64;
   constexpr int kHalf = 32;
   const int requested = tile.channels / tile.cluster_m;
+  if (hopper_layout(problem) == kSlab64) {
+    return slab_box_index({std::gcd(requested, kWhole), 1});
+  }
   const int rows = tile.swap ? requested : (requested % kWhole == 0 ? kWhole : kHalf);
   return static_cast<std::size_t>(std::ranges::find(kWeightBoxRows, rows) - kWeightBoxRows.begin());
 }
@@ -65,7 +69,7 @@ class HopperWgmmaKernel final : public Kernel {
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         encoder_(encoder),
-        box_(box_of(tile)) {}
+        box_(box_of(problem, tile)) {}
 
   std::int64_t workspace_bytes(std::int64_t m) const noexcept override { return quantise_.workspace_bytes(m); }
 
@@ -77,10 +81,12 @@ class HopperWgmmaKernel final : public Kernel {
                         "{}: [{}, {}] in {} x {} tiles, a launch takes {} rows, columns or tiles", kName, m, problem_.n,
                         counts.m, counts.n, kMostRows);
     }
-    return quantise_and_multiply(kName, *context_, problem_, quantise_, pdl_, packed, args, workspace_bytes(m),
-                                 [&](const CudaWeight& weight, const DeviceCodes& codes, CUstream stream) {
-                                   return multiply(weight, args, codes, stream);
-                                 });
+    return quantise_and_multiply(
+        kName, *context_, problem_, quantise_, pdl_, packed, args, workspace_bytes(m),
+        [&](const CudaWeight& weight, const DeviceCodes& codes, CUstream stream) {
+          return multiply(weight, args, codes, stream);
+        },
+        hopper_layout(problem_));
   }
 
  private:
@@ -118,7 +124,7 @@ class HopperWgmmaKernel final : public Kernel {
     shape.block = {static_cast<unsigned>(tile_.threads()), 1, 1};
     shape.cluster = {static_cast<unsigned>(tile_.cluster()), 1, 1};
     shape.dynamic_shared_bytes = static_cast<unsigned>(tile_.shared_bytes(problem_.out_dtype));
-    TensorMap map_w = weight.row_boxes(box_);
+    TensorMap map_w = weight.box(box_);
     const std::array<void*, 3> parameters = {&map_w, &map_x, &params};
     return launch(product_, shape, stream, parameters);
   }
@@ -140,6 +146,7 @@ struct HopperWgmmaTraits {
   using Tile = WgmmaTile;
   static constexpr const char* kName = cuda::kName;
   static constexpr const char* kSource = cuda::kSource;
+  static constexpr bool kReadsSlabs = true;
   static constexpr auto available = hopper_only<kName>;
   static constexpr auto parse = parse_wgmma_tile;
   static constexpr auto check = check_wgmma_tile;
@@ -151,7 +158,7 @@ struct HopperWgmmaTraits {
                                                    const WgmmaTile& tile, QuantiseKernel quantise) {
     CompileRequest request;
     request.source = kSource;
-    request.defines = wgmma_defines(tile, problem.out_dtype, resolve_accumulate(problem.accumulate));
+    request.defines = wgmma_defines(tile, problem.out_dtype, resolve_accumulate(problem.accumulate), problem.layout);
     request.kernel = "octile_hopper_wgmma";
     return prepare_with_maps<HopperWgmmaKernel>(context, problem, tile, std::move(quantise), request,
                                                 tile.shared_bytes(problem.out_dtype));

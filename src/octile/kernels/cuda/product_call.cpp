@@ -10,10 +10,14 @@ namespace octile::cuda {
 
 Expected<const CudaWeight*> check_product_call(std::string_view family, const DeviceContext& context, const Problem& problem,
                                                const PackedWeight& weight, const LaunchArgs& args,
-                                               std::int64_t workspace_bytes) {
+                                               std::int64_t workspace_bytes, std::string_view layout) {
   const auto ours = as_cuda_weight(weight, context);
   if (!ours) {
     return ours.error();
+  }
+  if (weight.layout() != layout) {
+    return make_error(ErrorCode::invalid_argument, "{}: want a weight in layout {}, got layout {}", family, layout,
+                      weight.layout());
   }
   if (weight.n() != problem.n || weight.k() != problem.k) {
     return make_error(ErrorCode::invalid_argument, "{}: prepared for a weight [{}, {}], got [{}, {}]", family, problem.n,

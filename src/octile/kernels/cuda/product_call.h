@@ -12,11 +12,12 @@
 
 namespace octile::cuda {
 
-// The weight of a call that fits what was prepared: weight on this device and of the problem's shape, output [m, n] of its
-// type, a 256-byte aligned workspace of `workspace_bytes`. Errors (invalid_argument) print what was wanted and what came.
+// The weight of a call that fits what was prepared: weight on this device, in `layout` and of the problem's shape, output
+// [m, n] of its type, a 256-byte aligned workspace of `workspace_bytes`. Errors (invalid_argument) print what was wanted and
+// what came.
 Expected<const CudaWeight*> check_product_call(std::string_view family, const DeviceContext& context, const Problem& problem,
                                                const PackedWeight& weight, const LaunchArgs& args,
-                                               std::int64_t workspace_bytes);
+                                               std::int64_t workspace_bytes, std::string_view layout = kRowMajor);
 
 // The same for a vendor's kernel, which was prepared for up to `max_m` rows, and with or without a bias.
 Expected<const CudaWeight*> check_vendor_call(std::string_view family, const DeviceContext& context, const Problem& problem,

@@ -13,7 +13,9 @@ namespace {
 
 // Values of CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill.
 constexpr int kTypeUint8 = 0;
+constexpr int kTypeUint32 = 2;
 constexpr int kInterleaveNone = 0;
+constexpr int kSwizzleNone = 0;
 constexpr int kSwizzle128 = 3;
 constexpr int kPromotion256 = 3;
 constexpr int kFillZeros = 0;
@@ -46,6 +48,29 @@ Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, st
     return driver_error(*encoder.driver, result,
                         format("cuTensorMapEncodeTiled([{}, {}] bytes at {:#x}, row stride {}, boxes of {} rows)", rows,
                                width, base, stride, box_rows));
+  }
+  return {};
+}
+
+Expected<void> encode_slabs(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t n, std::int64_t k, int box_rows,
+                            int box_chunks, TensorMap& map) {
+  constexpr std::uint32_t kLineWords = 256;  // The most of a box along one dimension.
+  constexpr std::uint64_t kLineBytes = 1024;
+  constexpr std::uint64_t kLinesOfTile = 8;
+  constexpr std::int64_t kSlabRows = 64;
+  constexpr std::int64_t kChunkBytes = 128;
+  const std::uint64_t sizes[] = {kLineWords, kLinesOfTile, static_cast<std::uint64_t>(k / kChunkBytes),
+                                 static_cast<std::uint64_t>(n / kSlabRows)};
+  const std::uint64_t strides[] = {kLineBytes, kLinesOfTile * kLineBytes, static_cast<std::uint64_t>(kSlabRows * k)};
+  const std::uint32_t box[] = {kLineWords, static_cast<std::uint32_t>(box_rows / 8), static_cast<std::uint32_t>(box_chunks),
+                               1};
+  const std::uint32_t element_strides[] = {1, 1, 1, 1};
+  const CUresult result = encoder.encode(&map, kTypeUint32, 4, to_pointer(base), sizes, strides, box, element_strides,
+                                         kInterleaveNone, kSwizzleNone, kPromotion256, kFillZeros);
+  if (result != CUDA_SUCCESS) {
+    return driver_error(*encoder.driver, result,
+                        format("cuTensorMapEncodeTiled([{}, {}] codes in slabs at {:#x}, boxes of {} rows and {} chunks)", n,
+                               k, base, box_rows, box_chunks));
   }
   return {};
 }

@@ -29,6 +29,12 @@ Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver);
 Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
                            std::int64_t stride, int box_rows, TensorMap& map);
 
+// A weight [n, k] in layout "slab64" at `base` as lines of 1024 bytes [n / 64 slabs, k / 128 tiles, 8 lines of 8 channels],
+// read in boxes of `box_rows` / 8 lines x `box_chunks` tiles that land in shared memory one behind the other, as they are;
+// zeros beyond the last tile and slab.
+Expected<void> encode_slabs(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t n, std::int64_t k, int box_rows,
+                            int box_chunks, TensorMap& map);
+
 // encode_rows(), or what it gave this thread for the same matrix lately: an engine calls with the same few buffers.
 Expected<void> encode_rows_once(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
                                 std::int64_t stride, int box_rows, TensorMap& map);

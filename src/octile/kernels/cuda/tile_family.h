@@ -9,6 +9,7 @@
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/product_call.h"
 #include "octile/kernels/cuda/quantise_kernel.h"
+#include "octile/kernels/cuda/warmup.h"
 #include "octile/kernels/family.h"
 #include "octile/kernels/known_devices.h"
 
@@ -26,8 +27,9 @@ namespace octile::cuda {
 template <class Multiply>
 Expected<void> quantise_and_multiply(std::string_view family, const DeviceContext& context, const Problem& problem,
                                      const QuantiseKernel& quantise, Pdl pdl, const PackedWeight& packed,
-                                     const LaunchArgs& args, std::int64_t workspace_bytes, const Multiply& multiply) {
-  const auto weight = check_product_call(family, context, problem, packed, args, workspace_bytes);
+                                     const LaunchArgs& args, std::int64_t workspace_bytes, const Multiply& multiply,
+                                     std::string_view layout = kRowMajor) {
+  const auto weight = check_product_call(family, context, problem, packed, args, workspace_bytes, layout);
   if (!weight) {
     return weight.error();
   }
@@ -56,6 +58,12 @@ Expected<std::unique_ptr<Kernel>> prepare_with_maps(const DeviceContext& context
   if (!encoder) {
     return encoder.error();
   }
+  if (CompileRecorder::active() != nullptr && hopper_layout(problem) == kSlab64) {
+    // The weight needs it before the product does.
+    if (auto noted = load_rows_to_slabs(context); !noted) {
+      return noted.error();
+    }
+  }
   auto product = compile_and_load(context, request, static_cast<unsigned>(shared_bytes));
   if (!product) {
     return product.error();
@@ -75,9 +83,10 @@ Expected<void> hopper_only(const DeviceInfo& device) {
   return {};
 }
 
-// `Traits` names the family (kName, kSource) and says of its `Tile`: available(device), parse(config), check(device,
-// problem, tile), space(device, problem, m), heuristic(device, problem, m), predict_us(device, problem, m, tile) and
-// prepare(context, problem, tile); to_config(tile) is found by the tile's type.
+// `Traits` names the family (kName, kSource), says whether it reads weights in slabs as well as row-major (kReadsSlabs), and
+// of its `Tile`: available(device), parse(config), check(device, problem, tile), space(device, problem, m),
+// heuristic(device, problem, m), predict_us(device, problem, m, tile) and prepare(context, problem, tile); to_config(tile)
+// is found by the tile's type.
 template <class Traits>
 class TileFamily final : public KernelFamily {
  public:
@@ -86,6 +95,9 @@ class TileFamily final : public KernelFamily {
   std::string_view name() const noexcept override { return Traits::kName; }
   std::string source_hash() const override { return cuda::source_hash(Traits::kSource); }
   std::string_view layout() const noexcept override { return kRowMajor; }
+  std::string_view layout_for(const Problem& problem) const noexcept override {
+    return Traits::kReadsSlabs ? hopper_layout(problem) : kRowMajor;
+  }
 
   Expected<void> available(const DeviceInfo& device) const override { return Traits::available(device); }
 
@@ -139,6 +151,11 @@ class TileFamily final : public KernelFamily {
     }
     if (problem.k >= kMostK) {
       return make_error(ErrorCode::invalid_argument, "{}: K = {}, want less than 2^31 - 1024", Traits::kName, problem.k);
+    }
+    if (Traits::kReadsSlabs && hopper_layout(problem) == kSlab64) {
+      if (auto ok = check_slab64_shape(problem.n, problem.k); !ok) {
+        return ok.error();
+      }
     }
     auto tile = Traits::parse(config);
     if (!tile) {
