@@ -22,6 +22,21 @@ constexpr std::uint8_t k256 = 0x78;
 constexpr std::uint8_t kMinus256 = 0xF8;
 constexpr std::uint8_t kNaN = 0x7F;
 
+TEST(FamiliesUnderTest, InSlabsEveryFamilyKeepsManyConfigsInBothModes) {
+  for (const FamilyUnderTest& tested : families_and_layouts_under_test()) {
+    for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+      Problem problem;
+      problem.n = 448;
+      problem.k = 1408;
+      problem.accumulate = accumulate;
+      problem.layout = tested.layout;
+      if (tested.layout == WeightLayout::slab64) {
+        EXPECT_GT(tested.every_kind(problem, 70).size(), 10U) << tested.name << ' ' << to_string(accumulate);
+      }
+    }
+  }
+}
+
 TEST(FamiliesUnderTest, TheirConfigsForEveryShapeAreLegalOnAnH200) {
   const DeviceInfo device = *known_device("NVIDIA_H200");
   const env::ScopedOverride cutlass_too("OCTILE_CUTLASS_ON_ANY_GPU", "on");
