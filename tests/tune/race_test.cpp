@@ -280,6 +280,21 @@ TEST(Race, ARaceCutShortByTheBudgetLeavesTheIncumbent) {
   EXPECT_EQ(result.rounds, 5);
 }
 
+TEST(Race, ABaselineAloneIsTimedAllTheSame) {
+  RaceOptions options;
+  options.contenders = 1;
+  const PassFunction run_pass = [](std::span<const int> order) -> Expected<Pass> {
+    Pass pass;
+    pass.us.assign(order.size(), 3.0);
+    return pass;
+  };
+  const RaceResult result = race(options, run_pass).value();
+  EXPECT_EQ(result.winner, 0);
+  EXPECT_GT(result.rounds, 0);
+  EXPECT_FALSE(result.undecided);
+  EXPECT_DOUBLE_EQ(result.lanes[0].median_us, 3.0);
+}
+
 TEST(Race, ErrorsOfTheTimingSourceComeThrough) {
   const PassFunction run_pass = [](std::span<const int>) -> Expected<Pass> {
     return Error{ErrorCode::failed, "the worker is gone"};

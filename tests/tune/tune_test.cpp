@@ -157,6 +157,17 @@ TEST(Tune, WithNothingButTheHeuristicInSlabsTheBaselineStillSaysWhatItIsWorth) {
   }
 }
 
+TEST(Tune, WhereEveryOtherKernelIsWrongTheBaselineIsTheEntryAndHasATime) {
+  const TemporaryDirectory directory;
+  const auto summary = tune_simulated(tune_options(directory.path(), ""), "wrong:0,wrong:1,wrong:2,wrong:3,wrong:4");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  for (const TunePoint& point : summary->points) {
+    EXPECT_EQ(point.status, PointStatus::baseline) << point.reason;
+    EXPECT_GT(point.us, 0);
+    EXPECT_EQ(point.reason, "nothing else was left to try");
+  }
+}
+
 TEST(Tune, ATableServesEveryPointItWasTunedFor) {
   const TemporaryDirectory directory;
   const std::string scenario = "ratio:0:1.5,ratio:B:1";

@@ -19,7 +19,7 @@ constexpr double kGiveUpTailTiles = 0.10;
 constexpr double kGiveUpTailBaseline = 0.01;
 // Before this many passes nobody is given up: the signed ranks of fewer say too little.
 constexpr int kGiveUpFromRound = 7;
-// So many passes tell how a witness compares where there is no one to race.
+// So many passes tell how a witness compares, or what a baseline alone takes, where there is no one to race.
 constexpr int kWitnessRounds = 7;
 
 class Race {
@@ -80,7 +80,10 @@ class Race {
         return true;
       }
     }
-    // Where nobody is left but a witness, what it has to say still counts.
+    // Where there is nobody else to begin with, its time is still wanted; where nobody is left but a witness, what it says.
+    if (options_.contenders == 1) {
+      return result_.rounds < kWitnessRounds;
+    }
     return options_.witness > 0 && running(options_.witness) && result_.rounds < kWitnessRounds;
   }
 
