@@ -41,7 +41,8 @@ const std::vector<std::string> kRowFields = {"shape",
                                              "floor_share",
                                              "tflops",
                                              "gbps",
-                                             "rel_error"};
+                                             "rel_error",
+                                             "conditions"};
 
 class MainJobTest : public CommandTest {
  protected:

@@ -70,6 +70,7 @@ struct SimulatedBackend::State {
   mutable std::mt19937_64 random;
   mutable double now_s = 0;
   mutable std::int64_t runs = 0;
+  mutable std::int64_t looks = 0;
   mutable std::string device = "fake";
   struct Cached {
     const PackedWeight* weight = nullptr;  // Compared, never read: it may be gone.
@@ -305,6 +306,8 @@ Scenario parse_scenario(std::string_view text) {
       scenario.gone[words[1]] = words[2];
     } else if (what == "sms" && words.size() == 3) {
       scenario.sm_counts[words[1]] = std::stoi(words[2]);
+    } else if (what == "throttle" && words.size() == 4) {
+      scenario.throttling.push_back({std::stoull(words[1]), std::stoll(words[2]), std::stoll(words[3])});
     } else if (what == "warm" && words.size() == 3) {
       scenario.warm_ratios[words[1]] = std::stod(words[2]);
     } else if (what == "field") {
@@ -425,6 +428,17 @@ Expected<void> SimulatedBackend::download(const DeviceInfo& /*device*/, void* de
                                           std::int64_t bytes) const {
   std::memcpy(destination, source, static_cast<std::size_t>(bytes));
   return {};
+}
+
+DeviceConditions SimulatedBackend::conditions(const DeviceInfo& /*device*/) const {
+  DeviceConditions conditions;
+  const std::int64_t look = state_->looks++;
+  for (const Scenario::Throttling& throttling : state_->scenario.throttling) {
+    conditions.sm_clock_mhz = 1980;
+    const bool is_on = look >= throttling.first_look && look <= throttling.last_look;
+    conditions.throttle_reasons = conditions.throttle_reasons.value_or(0) | (is_on ? throttling.reasons : 0);
+  }
+  return conditions;
 }
 
 Expected<std::unique_ptr<TimedSequence>> SimulatedBackend::make_sequence(const DeviceInfo& /*device*/,

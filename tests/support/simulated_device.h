@@ -31,6 +31,8 @@ namespace octile::test {
 //   seed:N          of the noise
 //   gone:ID:FILE    once FILE exists, the device ID cannot be found and what runs on it aborts
 //   sms:ID:N        the device ID has N multiprocessors (default 1)
+//   throttle:R:A:B  from look A to look B at its conditions the device gives the throttle reasons R (two looks a pass); with
+//                   this word it has a clock of 1980 MHz
 struct Scenario {
   struct Speed {
     std::int64_t from_m = 1;
@@ -48,6 +50,11 @@ struct Scenario {
   std::uint64_t seed = 1;
   std::map<std::string, std::string> gone;  // Device -> file.
   std::map<std::string, int> sm_counts;
+  struct Throttling {
+    std::uint64_t reasons = 0;
+    std::int64_t first_look = 0, last_look = 0;
+  };
+  std::vector<Throttling> throttling;
 };
 // Aborts with a message for a word it does not know: a test's own mistake.
 Scenario parse_scenario(std::string_view text);
@@ -80,6 +87,7 @@ class SimulatedBackend final : public Backend {
   Expected<void> upload(const DeviceInfo& device, void* destination, const void* source, std::int64_t bytes) const override;
   Expected<void> download(const DeviceInfo& device, void* destination, const void* source,
                           std::int64_t bytes) const override;
+  DeviceConditions conditions(const DeviceInfo& device) const override;
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                          std::vector<TimedCall> calls) const override;
 

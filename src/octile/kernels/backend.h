@@ -2,6 +2,7 @@
 // A backend: the devices of one kind, their kernel families, memory and clocks. `cpu/` and `cuda/` each implement it.
 #pragma once
 
+#include "octile/kernels/conditions.h"
 #include "octile/kernels/family.h"
 #include "octile/kernels/producer.h"
 
@@ -76,6 +77,8 @@ class Backend {
   // Every family of this kind of device, available here or not: ours first, vendors last.
   virtual std::span<const KernelFamily* const> families() const noexcept = 0;
   virtual std::vector<VendorStatus> vendors(const DeviceInfo& device) const = 0;
+  // What the device runs under at this moment; costs up to a millisecond.
+  virtual DeviceConditions conditions(const DeviceInfo& /*device*/) const { return {}; }
   // The most device memory that is kept, once linears are prepared, beyond weights (with scales and biases) and the
   // workspaces of callers; nullopt where devices have no memory of their own.
   virtual std::optional<std::int64_t> overhead_bytes(const DeviceInfo& /*device*/) const { return std::nullopt; }

@@ -166,6 +166,7 @@ BenchRow row_of(const TunePoint& point, const std::string& scope) {
     row.note += sentence;
   };
   add(point.undecided ? "undecided: the incumbent stayed" : "");
+  add(disturbance_text(point.conditions));
   add(point.resumed ? "from the journal" : "");
   add(point.reason);
   return row;

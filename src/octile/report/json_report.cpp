@@ -55,7 +55,8 @@ Json row_json(const BenchRow& row) {
           {"floor_share", measured_number(row.floor_share)},
           {"tflops", measured_number(row.tflops)},
           {"gbps", measured_number(row.gbps)},
-          {"rel_error", number(row.rel_error)}};
+          {"rel_error", number(row.rel_error)},
+          {"conditions", Json(to_json(row.conditions))}};  // Null there: not known of this device.
 }
 
 Json result_json(const BenchResult& result) {

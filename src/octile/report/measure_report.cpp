@@ -72,6 +72,10 @@ std::string tune_text(const TuneSummary& summary) {
   for (const TunePoint* point : in_reading_order(summary.points)) {
     unmeasured += point->status == PointStatus::no_budget ? 1 : 0;
     std::string note = point->undecided ? "undecided" : "";
+    if (point->conditions.disturbed > 0) {
+      note += format("{}{} of {} passes disturbed", note.empty() ? "" : ", ", point->conditions.disturbed,
+                     point->conditions.passes);
+    }
     if (point->resumed) {
       note += note.empty() ? "from the journal" : ", from the journal";
     }

@@ -233,6 +233,7 @@ class Bench {
       return admitted;
     }
     note_costs(row, contest, session_->now_s() - start_s);
+    session_->take_conditions();  // Of the vendor's trial.
     // The number of passes is fixed before the first counts: an interval at 95 % allows no peeking.
     const double left_s = std::min(quota_s - (session_->now_s() - start_s), session_->left_s());
     const int passes = std::clamp(static_cast<int>(left_s / std::max(contest.pass_s(), 1e-9)), kFewestPasses, kMostPasses);
@@ -315,6 +316,7 @@ class Bench {
     const double y_bytes = static_cast<double>(row.m * row.n * size_of(options_.out_dtype));
     row.gbps = (static_cast<double>(row.n * row.k) + x_bytes + y_bytes) / row.chosen_us * 1e-3;
     row.rel_error = lanes[kChosen].admission.rel_error;
+    row.conditions = session_->take_conditions();
     result_.rows.push_back(std::move(row));
   }
 
@@ -380,8 +382,13 @@ class Bench {
       return std::pair(shape_index(a), a.m) < std::pair(shape_index(b), b.m);
     });
     std::vector<double> ratios;
+    MeasureConditions conditions;
     for (const BenchRow& row : result_.rows) {
       ratios.push_back(row.ratio);
+      conditions.add(row.conditions);
+    }
+    if (std::string disturbed = disturbance_text(conditions); !disturbed.empty()) {
+      result_.notes.push_back(std::move(disturbed));
     }
     result_.geomean_ratio = geometric_mean(ratios);
     result_.interrupted_by = session_->interrupted_by();

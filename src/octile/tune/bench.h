@@ -4,6 +4,7 @@
 
 #include <octile/error.hpp>
 
+#include "octile/tune/conditions.h"
 #include "octile/tune/run_options.h"
 
 #include <cstdint>
@@ -40,6 +41,7 @@ struct BenchRow {
   double tflops = 0;                                         // Of the choice.
   double gbps = 0;                                           // Weights, activations and outputs of the choice, once each.
   double rel_error = 0;                                      // Of the choice against the reference, on samples.
+  MeasureConditions conditions;                              // Of its passes.
   std::string note;                                          // Why something is missing; empty where all was measured.
 };
 

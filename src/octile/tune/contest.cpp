@@ -68,7 +68,7 @@ Expected<bool> Contest::pass() {
         format("{}: {}", session_.failure().kind, session_.failure().reason);
     return true;
   }
-  pass_s_ = session_.now_s() - before_s;
+  pass_s_ = (session_.now_s() - before_s) / (1 + timed->repeats);
   for (std::size_t i = 0; i < order.size(); ++i) {
     lanes_[static_cast<std::size_t>(order[i])].us.push_back(timed->us[i]);
   }

@@ -46,6 +46,7 @@ json to_json(const TunePoint& p) {
           {"rel_error", p.rel_error},
           {"undecided", p.undecided},
           {"worked", p.worked},
+          {"conditions", to_json(p.conditions)},
           {"reason", p.reason}};
 }
 
@@ -74,6 +75,7 @@ std::optional<TunePoint> point_from_json(const json& value) {
   p.rel_error = json_get(value, "rel_error", 0.0);
   p.undecided = json_get(value, "undecided", false);
   p.reason = json_get(value, "reason", std::string());
+  p.conditions = measure_conditions_from_json(value.value("conditions", json()));
   for (const json& kernel : value.value("worked", json::array())) {
     if (kernel.is_string()) {
       p.worked.push_back(kernel.get<std::string>());

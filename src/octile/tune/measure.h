@@ -80,6 +80,8 @@ class Measurer {
   // weight.
   Expected<double> time_us(int id, std::int64_t calls);
   void forget_candidates();
+  // What the device runs under at this moment.
+  DeviceConditions conditions() const { return device_.backend->conditions(device_.info); }
 
   const DeviceInfo& device() const noexcept { return device_.info; }
 

@@ -65,6 +65,16 @@ class PointTuner {
   }
 
   Expected<PointResult> run() {
+    session_.take_conditions();
+    Expected<PointResult> result = measure();
+    if (result) {
+      result->point.conditions = session_.take_conditions();
+    }
+    return result;
+  }
+
+ private:
+  Expected<PointResult> measure() {
     Expected<void> done = session_.set_shape(request_.shape.n, request_.shape.k, plan_.problem().layout);
     if (done) {
       done = admit_incumbents();
@@ -87,7 +97,6 @@ class PointTuner {
     return std::move(result_);
   }
 
- private:
   double spent_s() const { return session_.now_s() - start_s_; }
   double quota_left_s() const { return std::min(request_.quota_s - spent_s(), session_.left_s()); }
 
@@ -474,7 +483,7 @@ class PointTuner {
       const auto lane = std::find(ids.begin(), ids.end(), *timed->failed);
       timed->failed = order[static_cast<std::size_t>(lane - ids.begin())];
     } else if (timed && !timed->out_of_time) {
-      pass_s = session_.now_s() - before_s;
+      pass_s = (session_.now_s() - before_s) / (1 + timed->repeats);
     }
     return timed;
   }

@@ -19,6 +19,7 @@ struct Pass {
   std::vector<double> us;
   std::optional<int> failed;  // This contender failed (crash, hang, error); the pass counts for nobody.
   bool out_of_time = false;   // The budget has no room for this pass.
+  int repeats = 0;            // Disturbed attempts before this one.
 };
 // Runs contenders once each, in this order.
 using PassFunction = std::function<Expected<Pass>(std::span<const int> order)>;

@@ -5,6 +5,7 @@
 
 #include <octile/error.hpp>
 
+#include "octile/tune/conditions.h"
 #include "octile/tune/measure.h"
 #include "octile/tune/race.h"
 #include "octile/tune/run_hooks.h"
@@ -21,6 +22,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace octile {
@@ -60,8 +62,11 @@ class Session {
   // What became of a candidate. kind: "wrong", "error" (Admission), "crash", "hang"; "" with admitted = false: the run
   // ended.
   Expected<Admission> admit(int id, const CandidateSpec& spec, std::int64_t m, bool check);
-  // One pass over admitted candidates, `calls` calls a sample. A candidate that fails is blamed in `failure()`.
+  // One pass over admitted candidates, `calls` calls a sample; one that was disturbed is taken again, as far as RepeatRule
+  // and the budget go. A candidate that fails is blamed in `failure()`.
   Expected<Pass> time(std::span<const int> order, std::int64_t calls);
+  // What the passes since the last call ran under.
+  MeasureConditions take_conditions() { return std::exchange(conditions_, {}); }
   // After a death: starts a new worker at once, so that it shows whether the device is still there. Errors: as open().
   Expected<void> revive() { return is_open_ || ended() ? Expected<void>() : start(); }
   // Kind and reason of the candidate that last failed in time().
@@ -78,6 +83,7 @@ class Session {
   Expected<std::optional<int>> restore();
   WorkerReply ask(const nlohmann::json& request);
   Expected<nlohmann::json> ask_or_fail(const nlohmann::json& request);
+  Expected<Pass> time_once(std::span<const int> order, std::int64_t calls, PassConditions& conditions);
   Expected<Admission> admit_once(int id, const CandidateSpec& spec, std::int64_t m, bool check);
 
   std::string device_;
@@ -98,6 +104,8 @@ class Session {
   WeightLayout layout_ = WeightLayout::automatic;
   std::map<int, Live> live_;
   Admission failure_;
+  RepeatRule repeats_;
+  MeasureConditions conditions_;
   std::string last_step_;
   int last_id_ = -1;
 };

@@ -71,6 +71,26 @@ void find_failure(const SweepState& state, TuneSummary& summary) {
   }
 }
 
+MeasureConditions conditions_of(const SweptWeight& weight) {
+  MeasureConditions conditions;
+  for (const TunePoint& point : weight.points) {
+    conditions.add(point.conditions);
+  }
+  return conditions;
+}
+
+// What a table says of the conditions under which it was measured, where they are known.
+void add_conditions(const SweptWeight& weight, std::map<std::string, std::string>& provenance) {
+  const MeasureConditions conditions = conditions_of(weight);
+  if (conditions.sm_clock_lo_mhz && conditions.sm_clock_hi_mhz) {
+    provenance["clocks"] = format("SM {} to {} MHz between the passes; throttled: {}", *conditions.sm_clock_lo_mhz,
+                                  *conditions.sm_clock_hi_mhz, throttle_text(conditions.throttle_reasons.value_or(0)));
+  }
+  if (std::string disturbed = disturbance_text(conditions); !disturbed.empty()) {
+    provenance["disturbed"] = std::move(disturbed);
+  }
+}
+
 std::string protocol_of(const SweepState& state, const SweptWeight& weight) {
   std::string memory;
   const std::string prefix = place_of(weight.shape);
@@ -90,6 +110,13 @@ std::string protocol_of(const SweepState& state, const SweptWeight& weight) {
 void conclude_sweep(const TuneOptions& options, const SweepPlan& plan, const SweepState& state,
                     const NoBudgetReasons& no_budget_reasons, TuneSummary& summary) {
   collect_points(options, plan, no_budget_reasons, summary);
+  MeasureConditions conditions;
+  for (const SweptWeight& weight : plan.weights) {
+    conditions.add(conditions_of(weight));
+  }
+  if (std::string disturbed = disturbance_text(conditions); !disturbed.empty()) {
+    summary.notes.push_back(std::move(disturbed));
+  }
   find_failure(state, summary);
 }
 
@@ -100,6 +127,7 @@ Expected<bool> write_swept_table(const TuneOptions& options, const SweepPlan& pl
   TileTable mine;
   mine.key = table_key_of(plan, weight);
   mine.provenance = provenance_of_run(backend, plan.device.info, options, date, protocol_of(state, weight));
+  add_conditions(weight, mine.provenance);
   for (const std::vector<TunePoint>& stretch : weight.stretches()) {
     const std::vector<TableEntry> entries = make_entries(stretch, backend, date);
     mine.entries.insert(mine.entries.end(), entries.begin(), entries.end());

@@ -8,6 +8,7 @@
 
 #include "octile/kernels/device.h"
 #include "octile/table/tile_config.h"
+#include "octile/tune/conditions.h"
 #include "octile/tune/run_options.h"
 #include "octile/tune/shard.h"
 
@@ -63,6 +64,7 @@ struct TunePoint {
   double rel_error = 0;
   bool resumed = false;             // Taken from the journal.
   bool undecided = false;           // The budget or the round limit ended before the test did: the incumbent stayed.
+  MeasureConditions conditions;     // Of its passes.
   std::vector<std::string> worked;  // Families of which a candidate passed the check of its numbers here.
   std::string reason;
 };

@@ -3,6 +3,7 @@
 #include "octile/tune/worker.h"
 
 #include "octile/core/format.h"
+#include "octile/tune/conditions.h"
 #include "octile/tune/protocol.h"
 
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <utility>
 
@@ -66,10 +68,14 @@ json compile(const json& request, const Measurer& measurer, const LineSink& sink
   return {{"ok", true}};
 }
 
-// Times the candidates of "order", announcing each; stops at the first that fails.
+// Times the candidates of "order", announcing each; stops at the first that fails. What the device ran under meanwhile comes
+// with the times.
 json time_order(const json& request, Measurer& measurer, const LineSink& sink) {
   const auto calls = json_get(request, "calls", std::int64_t{1});
   json times = json::array();
+  PassConditions pass;
+  pass.before = measurer.conditions();
+  const auto start = std::chrono::steady_clock::now();
   for (const json& item : request.value("order", json::array())) {
     const int id = item.is_number_integer() ? item.get<int>() : -1;
     sink(json{{"step", "time"}, {"id", id}}.dump());
@@ -79,7 +85,12 @@ json time_order(const json& request, Measurer& measurer, const LineSink& sink) {
     }
     times.push_back(*us);
   }
-  return {{"ok", true}, {"us", times}};
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  pass.after = measurer.conditions();
+  // Threads of a CPU count its cores; a GPU is fed by one.
+  const int cores = measurer.device().kind == DeviceKind::cpu ? measurer.device().sm_count : 1;
+  pass.disturbed = disturbance(pass.before, pass.after, took.count(), cores);
+  return {{"ok", true}, {"us", times}, {"conditions", to_json(pass)}};
 }
 
 bool send_line(const std::string& line) {

@@ -76,6 +76,8 @@ TEST_F(DriverOpening, DevicesAreNamedAsInTableFilesAndDescribed) {
   EXPECT_EQ(devices->back().name, "NVIDIA_L40S");
   EXPECT_EQ(devices->back().arch, "sm_89");
   EXPECT_EQ(devices->back().index, 1);
+  EXPECT_EQ(first.uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae00");
+  EXPECT_EQ(devices->back().uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01");
 }
 
 TEST_F(DriverOpening, NoDeviceIsAnEmptyListAndARefusalIsAnError) {

@@ -198,6 +198,14 @@ std::optional<double> cgroup_cpu_quota(const FileReader& read) {
   return smallest;
 }
 
+std::vector<std::string> cgroup_cpu_stat_files(const FileReader& read) {
+  std::vector<std::string> files;
+  for (const CgroupPlace& place : cgroup_places("cpu", read)) {
+    for_each_level(place, [&](const std::string& folder) { files.push_back(folder + "/cpu.stat"); });
+  }
+  return files;
+}
+
 std::optional<std::int64_t> cgroup_memory_limit(const FileReader& read) {
   // Version 1 writes a number near 2^63 for "no limit", version 2 the word max.
   constexpr std::int64_t unlimited = std::int64_t{1} << 60U;

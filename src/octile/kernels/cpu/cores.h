@@ -17,6 +17,8 @@ std::optional<std::string> read_small_file(const std::string& path);
 // CPU time per wall time that the process's cgroup (version 1 or 2) or any group above it allows: 1.5 means one core and a
 // half. nullopt where nothing limits it.
 std::optional<double> cgroup_cpu_quota(const FileReader& read);
+// cpu.stat of the process's cgroup and of every group above it.
+std::vector<std::string> cgroup_cpu_stat_files(const FileReader& read);
 // Bytes that the process's cgroup or any group above it allows; nullopt where nothing limits it.
 std::optional<std::int64_t> cgroup_memory_limit(const FileReader& read);
 // MemAvailable of /proc/meminfo (MemTotal on kernels without it), capped by the cgroup's limit. 0 where it is unknown.

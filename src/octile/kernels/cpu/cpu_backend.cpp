@@ -3,6 +3,7 @@
 #include "octile/kernels/cpu/cpu_backend.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/cpu/cpu_conditions.h"
 #include "octile/kernels/cpu/cpu_device.h"
 #include "octile/kernels/cpu/cpu_features.h"
 #include "octile/kernels/cpu/families.h"
@@ -53,6 +54,11 @@ class CpuBackend final : public Backend {
     static const std::array<const KernelFamily*, 4> all = {&avx512_family(), &avx2_family(), &reference_family(),
                                                            &onednn_family()};
     return all;
+  }
+
+  DeviceConditions conditions(const DeviceInfo&) const override {
+    static const CpuConditions watch(read_small_file, affinity_cpus());
+    return watch.now();
   }
 
   std::vector<VendorStatus> vendors(const DeviceInfo&) const override { return {onednn_status()}; }

@@ -312,6 +312,28 @@ struct cublasLtMatmulHeuristicResult_t {
                    const void* c, cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,               \
                    const cublasLtMatmulAlgo_t* algo, void* workspace, std::size_t workspace_bytes, CUstream stream))
 
+// ---- NVML (libnvidia-ml.so.1, with the driver)
+// ----------------------------------------------------------------------------
+
+enum nvmlReturn_t : int { NVML_SUCCESS = 0, NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7 };
+enum nvmlClockType_t : int { NVML_CLOCK_SM = 1 };
+using nvmlDevice_t = struct nvmlDevice_st*;
+struct nvmlProcessInfo_t {
+  unsigned pid;
+  unsigned long long usedGpuMemory;
+  unsigned gpuInstanceId;
+  unsigned computeInstanceId;
+};
+
+#define OCTILE_NVML_FUNCTIONS(X)                                                                                      \
+  X(nvmlInit_v2, init, nvmlReturn_t())                                                                                \
+  X(nvmlDeviceGetHandleByUUID, device_by_uuid, nvmlReturn_t(const char* uuid, nvmlDevice_t* device))                  \
+  X(nvmlDeviceGetClockInfo, device_get_clock, nvmlReturn_t(nvmlDevice_t device, nvmlClockType_t type, unsigned* mhz)) \
+  X(nvmlDeviceGetCurrentClocksThrottleReasons, device_get_throttle_reasons,                                           \
+    nvmlReturn_t(nvmlDevice_t device, unsigned long long* reasons))                                                   \
+  X(nvmlDeviceGetComputeRunningProcesses_v3, device_get_compute_processes,                                            \
+    nvmlReturn_t(nvmlDevice_t device, unsigned* count, nvmlProcessInfo_t* processes))
+
 // A field of a function table: `name` points to a function of `signature`.
 #define OCTILE_FUNCTION_FIELD(symbol, name, signature) std::add_pointer_t<signature> name = nullptr;
 

@@ -12,11 +12,14 @@
 #include "octile/kernels/cuda/hopper_decode_family.h"
 #include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "octile/kernels/cuda/module_store.h"
+#include "octile/kernels/cuda/nvml.h"
 #include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/cuda/producer_kernel.h"
 #include "octile/kernels/cuda/stream_floor.h"
 #include "octile/kernels/cuda/warmup.h"
 #include "octile/quant/weight_source.h"
+
+#include <unistd.h>
 
 #include <array>
 #include <utility>
@@ -51,6 +54,17 @@ class CudaBackend final : public Backend {
     static const std::array<const KernelFamily*, 5> kFamilies = {&hopper_decode_family(), &hopper_wgmma_family(),
                                                                  &ada_mma_family(), &cublaslt_family(), &cutlass_family()};
     return kFamilies;
+  }
+
+  DeviceConditions conditions(const DeviceInfo& device) const override {
+    const auto& library = nvml();
+    if (!library) {
+      return {};
+    }
+    // A worker and the process that started it, which may have a context for the vendor's heuristics.
+    static auto* const watch =
+        new GpuConditions(**library, {static_cast<unsigned>(::getpid()), static_cast<unsigned>(::getppid())});
+    return watch->now(device.uuid);
   }
 
   std::vector<VendorStatus> vendors(const DeviceInfo& device) const override {
