@@ -9,7 +9,7 @@ if(TARGET kernels_cuda_tests)
   add_library(fake_nvml MODULE ${octile_fakes}/fake_nvml.cpp)
   foreach(fake fake_cuda fake_cuda_incomplete fake_old_libraries fake_nvml)
     target_link_libraries(${fake} PRIVATE octile_options)
-    target_include_directories(${fake} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(${fake} PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
   endforeach()
   # A name that no other library has, for the test that a copy already in the process is preferred.
   target_link_options(fake_cuda PRIVATE -Wl,-soname,liboctile_fake_cuda.so.1)

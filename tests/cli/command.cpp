@@ -125,7 +125,7 @@ RunResult CommandTest::run(const std::vector<std::string>& arguments, const Invo
       environment.emplace(name, value);
     }
   }
-  std::vector<std::string> words = {OCTILE_TEST_COMMAND};
+  std::vector<std::string> words = {options.program.empty() ? OCTILE_TEST_COMMAND : options.program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> settings;
   for (const auto& [name, value] : environment) {
@@ -168,12 +168,12 @@ RunResult CommandTest::run(const std::vector<std::string>& arguments, const Invo
 
   // Both streams ended, or time is up: a child that still lives hangs.
   int state = 0;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     if (::waitpid(child, &state, WNOHANG) == child) {
       result.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
       return result;
     }
-    ::usleep(50'000);
+    ::usleep(1000);
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, &state, 0);

@@ -22,6 +22,7 @@ struct Invocation {
   std::string directory = {};  // Working directory; empty: the test's own.
   bool stderr_is_terminal = false;
   int timeout_s = 120;
+  std::string program = {};  // Another program than the command.
 };
 struct RunResult {
   int status = -1;  // Exit status, 128 + signal, or -1 after a timeout.

@@ -14,9 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <optional>
 
 namespace octile::test {
@@ -84,6 +86,9 @@ int status_of(const Expected<TuneSummary>& summary) {
   if (summary->interrupted_by != 0) {
     return 128 + summary->interrupted_by;
   }
+  if (summary->failure) {
+    std::fprintf(stderr, "%s\n", summary->failure->c_str());
+  }
   return summary->failure ? 1 : 0;
 }
 
@@ -131,16 +136,30 @@ int tune_main(int argc, char** argv) {
   return mpi ? tune_over_mpi(options, argv[2], *mpi) : status_of(tune_in_processes(options, argv[2]));
 }
 
+// Without memory it ends as the command does: with status 1 and a message.
+int as_the_command(int (*work)(int, char**), int argc, char** argv) {
+  std::set_terminate([] {
+    std::fputs("ended in the middle\n", stderr);
+    std::_Exit(1);
+  });
+  try {
+    return work(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("out of memory\n", stderr);
+    return 1;
+  }
+}
+
 }  // namespace
 }  // namespace octile::test
 
 // An exception ends a test program with a message, as it should.
 int main(int argc, char** argv) {  // NOLINT(bugprone-exception-escape)
   if (argc > 2 && std::strcmp(argv[1], "worker") == 0) {
-    return octile::test::worker_main(argc, argv);
+    return octile::test::as_the_command(octile::test::worker_main, argc, argv);
   }
   if (argc > 3 && std::strcmp(argv[1], "tune") == 0) {
-    return octile::test::tune_main(argc, argv);
+    return octile::test::as_the_command(octile::test::tune_main, argc, argv);
   }
   testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace octile {
 
@@ -28,6 +29,16 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 template <class... Args>
 Error make_error(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
   return Error{code, detail::vformat(fmt::string_view(text), fmt::make_format_args(args...))};
+}
+
+// The same for memory that has run out, in two words where even the message finds none.
+template <class... Args>
+Error out_of_memory(fmt::format_string<Args...> text, Args&&... args) noexcept {
+  try {
+    return make_error(ErrorCode::out_of_memory, text, std::forward<Args>(args)...);
+  } catch (...) {
+    return Error{ErrorCode::out_of_memory, "out of memory"};  // So few bytes lie in the string itself.
+  }
 }
 
 }  // namespace octile

@@ -289,7 +289,7 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   }
   return Fp8Linear(std::move(impl));
 } catch (const std::bad_alloc&) {
-  return Error{ErrorCode::out_of_memory, "linear: out of memory"};
+  return out_of_memory("linear: out of memory");
 }
 
 Expected<void> Fp8Linear::prepare(std::int64_t max_m) try {
@@ -303,7 +303,7 @@ Expected<void> Fp8Linear::prepare(std::int64_t max_m) try {
   }
   return prepare_dispatch(*impl_, max_m, false);
 } catch (const std::bad_alloc&) {
-  return make_error(ErrorCode::out_of_memory, "prepare({}): out of memory", max_m);
+  return out_of_memory("prepare({}): out of memory", max_m);
 }
 
 std::int64_t Fp8Linear::workspace_bytes(std::int64_t max_m) const noexcept {

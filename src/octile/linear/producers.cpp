@@ -117,7 +117,7 @@ Expected<RmsNorm> RmsNorm::create(const RmsNormOptions& options) try {
   }
   return RmsNorm(std::make_shared<const Impl>(Impl{std::move(*ready)}));
 } catch (const std::bad_alloc&) {
-  return Error{ErrorCode::out_of_memory, "rms_norm: out of memory"};
+  return out_of_memory("rms_norm: out of memory");
 }
 
 Expected<void> RmsNorm::run(const ConstMatrixView& x, const Residual* residual, const QuantizedRows& out,
@@ -141,7 +141,7 @@ Expected<SwiGlu> SwiGlu::create(const ProducerOptions& options) try {
   }
   return SwiGlu(std::make_shared<const Impl>(Impl{std::move(*ready)}));
 } catch (const std::bad_alloc&) {
-  return Error{ErrorCode::out_of_memory, "swiglu: out of memory"};
+  return out_of_memory("swiglu: out of memory");
 }
 
 Expected<void> SwiGlu::run(const ConstMatrixView& gate_up, const QuantizedRows& out, void* stream) const {

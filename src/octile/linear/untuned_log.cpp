@@ -21,7 +21,9 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace octile {
@@ -83,8 +85,15 @@ class Recorder {
       counter = std::make_shared<UntunedCounter>();
     }
     if (writer_ == nullptr) {
-      writer_ = std::make_unique<Writer>();
-      writer_->thread = std::thread([this, &wake = writer_->wake] { write_now_and_then(wake); });
+      auto writer = std::make_unique<Writer>();
+      try {
+        writer->thread = std::thread([this, &wake = writer->wake] { write_now_and_then(wake); });
+        writer_ = std::move(writer);
+      } catch (const std::system_error& refused) {
+        log_once(LogLevel::warning, "untuned_log.thread",
+                 format("{}: no thread to write now and then: {}; what was counted is written at the end", kVariable,
+                        refused.what()));
+      }
     }
     return counter;
   }
@@ -142,26 +151,34 @@ class Recorder {
     }
   }
 
-  Expected<void> flush_locked() {
+  // Nothing that is thrown leaves: this runs on a thread of its own inside of a service.
+  Expected<void> flush_locked() try {
     std::string text;
     std::map<UntunedShape, Counts> taken;
-    for (const auto& [shape, counter] : counters_) {
-      Counts calls = counter->take();
-      for (const auto& [m, count] : calls) {
-        text += line_of(shape, m, count);
+    Expected<void> done;
+    try {
+      for (const auto& [shape, counter] : counters_) {
+        Counts& calls = taken[shape];
+        calls = counter->take();
+        for (const auto& [m, count] : calls) {
+          text += line_of(shape, m, count);
+        }
       }
-      taken.emplace(shape, std::move(calls));
+      if (text.empty()) {
+        return {};
+      }
+      done = append_to(path_, text);
+    } catch (const std::bad_alloc&) {
+      done = out_of_memory("no memory to write what was counted");
     }
-    if (text.empty()) {
-      return {};
-    }
-    Expected<void> done = append_to(path_, text);
     if (!done) {
       for (const auto& [shape, calls] : taken) {
         counters_[shape]->put_back(calls);
       }
     }
     return done;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("no memory to keep what was counted");
   }
 
   struct Writer {

@@ -162,7 +162,7 @@ Expected<Fp8Weight> pack(const Device& device, const WeightSource& source, const
 Expected<Fp8Weight> pack_weight(const Device& device, const WeightSource& source, const WeightOptions& options) try {
   return pack(device, source, options);
 } catch (const std::bad_alloc&) {
-  return make_error(ErrorCode::out_of_memory, "weight [{}, {}]: out of memory", source.n, source.k);
+  return out_of_memory("weight [{}, {}]: out of memory", source.n, source.k);
 }
 
 const PackedWeight* packed_in_layout(const Fp8Weight::Impl& weight, std::string_view layout) noexcept {
@@ -176,12 +176,14 @@ const PackedWeight* packed_in_layout(const Fp8Weight::Impl& weight, std::string_
 
 Expected<bool> tuning_enabled() { return env::get_bool("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE"); }
 
-Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) {
+Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) try {
   auto device = find_device(options.device);
   if (!device) {
     return Error{ErrorCode::unavailable, std::move(device).error().message};
   }
   return pack_weight(*device, source, options);
+} catch (const std::bad_alloc&) {
+  return out_of_memory("weight [{}, {}]: out of memory", source.n, source.k);
 }
 
 Expected<void> Fp8Weight::update(const WeightSource& source, SourceMemory memory, void* stream) try {
@@ -190,7 +192,7 @@ Expected<void> Fp8Weight::update(const WeightSource& source, SourceMemory memory
   }
   return octile::update(*impl_, source, memory, stream);
 } catch (const std::bad_alloc&) {
-  return make_error(ErrorCode::out_of_memory, "update of weight [{}, {}]: out of memory", source.n, source.k);
+  return out_of_memory("update of weight [{}, {}]: out of memory", source.n, source.k);
 }
 
 Expected<void> Fp8Weight::unpack(const UnpackTarget& target, void* stream) const try {

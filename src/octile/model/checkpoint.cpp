@@ -150,7 +150,7 @@ Expected<Checkpoint> Checkpoint::open(std::string_view directory, const Checkpoi
   }
   return Checkpoint(*std::move(impl));
 } catch (const std::bad_alloc&) {
-  return make_error(ErrorCode::out_of_memory, "{}: no memory for the names of its tensors", directory);
+  return out_of_memory("{}: no memory for the names of its tensors", directory);
 }
 
 const std::string& Checkpoint::quantization() const noexcept { return impl_->quantization; }
@@ -164,7 +164,7 @@ Expected<CheckpointLinear> Checkpoint::load(std::size_t index) const try {
   return read_linear(impl_->linears[index], impl_->mappings);
 } catch (const std::bad_alloc&) {
   const CheckpointEntry& entry = impl_->entries[index];
-  return make_error(ErrorCode::out_of_memory, "{} [{}, {}]: no memory for its weight", entry.name, entry.n, entry.k);
+  return out_of_memory("{} [{}, {}]: no memory for its weight", entry.name, entry.n, entry.k);
 }
 
 }  // namespace octile

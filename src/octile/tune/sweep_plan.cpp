@@ -46,7 +46,9 @@ bool is_outdated(const TableEntry& entry, const Backend& backend) {
 
 // What is there must be of the same hard keys, else hours of measuring could not be written at the end.
 Expected<void> check_existing_table(const SweepPlan& plan, const SweptWeight& weight) {
-  if (!std::filesystem::exists(weight.path)) {
+  // Where that cannot be told, reading says why.
+  std::error_code unknown;
+  if (std::filesystem::status(weight.path, unknown).type() == std::filesystem::file_type::not_found) {
     return {};
   }
   std::vector<Finding> findings;
@@ -158,7 +160,9 @@ Expected<void> add_weights(const TuneOptions& options, const std::vector<std::in
     weight.layout = family->layout_for(problem);
     const std::string name = table_file_name(table_key_of(plan, weight), false);
     const std::string nested = format("{}/{}/{}", plan.directory, device.name, name);
-    weight.path = std::filesystem::exists(nested) ? nested : format("{}/{}", plan.directory, name);
+    std::error_code unknown;
+    const bool is_nested = std::filesystem::status(nested, unknown).type() != std::filesystem::file_type::not_found;
+    weight.path = is_nested ? nested : format("{}/{}", plan.directory, name);
     if (Expected<void> fits = check_existing_table(plan, weight); !fits) {
       return fits;
     }

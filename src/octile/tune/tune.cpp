@@ -20,10 +20,12 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -138,25 +140,43 @@ class Sweep {
       run_simulated_lanes();
       return;
     }
-    std::vector<std::thread> threads;
-    threads.reserve(lanes_.size());
-    for (Lane& lane : lanes_) {
-      // A worker dies with the thread that started it, so that a lane's thread lives as long as its worker is needed.
-      threads.emplace_back([this, &lane] {
-        std::unique_lock lock(turn_);
-        bool goes_on = start(lane, 1);
-        while (goes_on) {
+    std::exception_ptr thrown;  // Out of a thread it would end the process.
+    const auto run_lane = [this, &thrown](Lane& lane) {
+      std::unique_lock lock(turn_);
+      try {
+        bool goes_on = !thrown && start(lane, 1);
+        while (goes_on && !thrown) {
           const Step made = step(lane);
           goes_on = made != Step::ended;
-          if (made == Step::waits) {
+          if (made == Step::waits && !thrown) {
             changed_.wait(lock);
           }
         }
-        end(lane);
-      });
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      end(lane);
+    };
+    std::vector<std::thread> threads;
+    threads.reserve(lanes_.size());
+    std::vector<Lane*> without_thread;
+    for (Lane& lane : lanes_) {
+      // A worker dies with the thread that started it, so that a lane's thread lives as long as its worker is needed.
+      try {
+        threads.emplace_back([&run_lane, &lane] { run_lane(lane); });
+      } catch (const std::system_error&) {
+        without_thread.push_back(&lane);
+      }
+    }
+    // One after the other, in this thread: slower, and nothing is lost.
+    for (Lane* lane : without_thread) {
+      run_lane(*lane);
     }
     for (std::thread& thread : threads) {
       thread.join();
+    }
+    if (thrown) {
+      std::rethrow_exception(thrown);
     }
   }
 

@@ -54,12 +54,14 @@ struct ThreadPool::Impl {
   Impl(int size, std::uint32_t fork_number)
       : generation(fork_number), watch(size <= usable_cores()) {  // With more threads than cores watching only disturbs.
     try {
+      workers.reserve(static_cast<std::size_t>(size) - 1);
       for (int i = 1; i < size; ++i) {
         workers.emplace_back([this] { work_until_stopped(); });
       }
     } catch (const std::system_error& e) {  // The kernel refuses more threads: the ones there are do all parts.
       log_once(LogLevel::warning, "thread_pool.threads",
                format("wanted {} threads, got {}: {}", size, workers.size() + 1, e.what()));
+    } catch (const std::bad_alloc&) {  // The same; there is no memory to say so either.
     }
   }
 

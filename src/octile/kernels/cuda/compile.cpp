@@ -12,8 +12,10 @@
 #include <atomic>
 #include <charconv>
 #include <cstring>
+#include <new>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -289,15 +291,25 @@ std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
     for (std::size_t i = next.fetch_add(1); i < requests.size(); i = next.fetch_add(1)) {
-      results[i] = compile(requests[i]);
+      // An exception that left a thread would end the process.
+      try {
+        results[i] = compile(requests[i]);
+      } catch (const std::bad_alloc&) {
+        results[i] = out_of_memory("kernel {} of {}: out of memory", requests[i].kernel, requests[i].source);
+      }
     }
   };
   int count = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
   count = std::clamp(count, 1, std::max(1, std::min(kMaxThreads, static_cast<int>(requests.size()))));
   {
     std::vector<std::jthread> helpers;
-    for (int i = 1; i < count; ++i) {
-      helpers.emplace_back(work);
+    try {
+      for (int i = 1; i < count; ++i) {
+        helpers.emplace_back(work);
+      }
+    } catch (const std::system_error& refused) {  // Those that there are compile all.
+      log_once(LogLevel::warning, "compile.threads",
+               format("compiling with {} threads in place of {}: {}", helpers.size() + 1, count, refused.what()));
     }
     work();
   }

@@ -3,6 +3,8 @@
 // function out, as an older or a foreign library would.
 #include "fake_driver.h"
 
+#include "faults/fault_point.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -52,7 +54,9 @@ bool touches_own(CUdeviceptr pointer, std::size_t bytes) {
   return true;
 }
 
-CUresult outcome(const char* call) { return state().failing_call == call ? state().failure : CUDA_SUCCESS; }
+CUresult outcome(const char* call) {
+  return state().failing_call == call || test::fault_here("cuda") ? state().failure : CUDA_SUCCESS;
+}
 
 // A handle that is distinct from every other.
 template <class Handle>
