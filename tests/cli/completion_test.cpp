@@ -63,8 +63,10 @@ class CompletionTest : public CommandTest {
 };
 
 const std::vector<std::vector<std::string>> kCommands = {
-    {"devices"}, {"warmup"},        {"tune"},          {"bench"},          {"verify"},          {"explain"},        {"env"},
-    {"table"},   {"table", "lint"}, {"table", "show"}, {"table", "merge"}, {"table", "import"}, {"table", "export"}};
+    {"devices"},         {"warmup"},         {"cache"},         {"tune"},
+    {"bench"},           {"verify"},         {"explain"},       {"env"},
+    {"table"},           {"table", "lint"},  {"table", "show"}, {"table", "merge"},
+    {"table", "import"}, {"table", "export"}};
 
 TEST_F(CompletionTest, EveryCommandAndOptionIsInEveryScript) {
   for (const char* shell : {"bash", "zsh", "fish"}) {

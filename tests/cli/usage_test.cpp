@@ -14,8 +14,8 @@ TEST_F(UsageTest, HelpGoesToStdoutAndSaysHowToStart) {
   const RunResult result = run({"--help"});
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.err, "");
-  for (const char* word : {"devices", "tune", "bench", "report", "verify", "explain", "warmup", "table", "env", "completion",
-                           "qwen3-8b", "octile tune  --model qwen3-8b --time-budget 2m", "Exit status"}) {
+  for (const char* word : {"devices", "tune", "bench", "report", "verify", "explain", "warmup", "cache", "table", "env",
+                           "completion", "qwen3-8b", "octile tune  --model qwen3-8b --time-budget 2m", "Exit status"}) {
     EXPECT_THAT(result.out, HasSubstr(word));
   }
   EXPECT_THAT(result.out, testing::Not(HasSubstr("worker")));
@@ -29,6 +29,7 @@ TEST_F(UsageTest, EveryCommandHasHelp) {
                                                   {"verify"},
                                                   {"explain"},
                                                   {"warmup"},
+                                                  {"cache"},
                                                   {"env"},
                                                   {"completion"},
                                                   {"table"},

@@ -116,6 +116,7 @@ struct AllArgs {
   TableMergeArgs merge;
   TableImportArgs import;
   TableExportArgs export_;
+  CacheArgs cache;
   EnvArgs env;
   CompletionArgs completion;
   std::string command_line;
@@ -306,6 +307,19 @@ void add_warmup(CLI::App& app, AllArgs& args, Action& action) {
       "  octile warmup --model qwen3-8b\n"
       "  octile warmup --model qwen3-8b --device-name NVIDIA_H200 --export ./cubins");
   command->callback([&] { action = [&] { return run_warmup(args.warmup); }; });
+}
+
+Expected<std::int64_t> parse_megabytes(std::string_view text) { return parse_positive(text, 1'000'000); }
+
+void add_cache(CLI::App& app, AllArgs& args, Action& action) {
+  CLI::App* command = app.add_subcommand("cache", "Show the cache of compiled GPU kernels, make room in it or clear it");
+  CLI::Option* clear = command->add_flag("--clear", args.cache.clear, "Remove every kernel");
+  add_parsed<parse_megabytes>(*command, "--limit", args.cache.keep_mb, "MB",
+                              "Remove the least recently used kernels until at most so many megabytes are left")
+      ->excludes(clear);
+  add_json(*command, args.cache.json, "what is there and what was removed");
+  command->footer("Processes that use the cache meanwhile go on; what they miss is compiled anew.");
+  command->callback([&] { action = [&] { return run_cache(args.cache); }; });
 }
 
 void add_files(CLI::App& command, std::vector<std::string>& files, const char* description) {
@@ -529,8 +543,8 @@ int run_app(int argc, char** argv) {
   app.set_version_flag("--version", format("octile {}", OCTILE_VERSION), "Print the version");
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.get_formatter()->label("Subcommands", "Commands");
-  for (const auto add : {add_devices, add_tune, add_bench, add_report, add_verify, add_explain, add_warmup, add_table,
-                         add_env, add_doctor, add_completion}) {
+  for (const auto add : {add_devices, add_tune, add_bench, add_report, add_verify, add_explain, add_warmup, add_cache,
+                         add_table, add_env, add_doctor, add_completion}) {
     add(app, args, action);
   }
   // Last, since commands take over the footer that is there when they are added.

@@ -117,6 +117,12 @@ struct TableExportArgs {
   bool triton = false;
 };
 
+struct CacheArgs {
+  bool clear = false;
+  std::optional<std::int64_t> keep_mb;  // Remove what was used least recently beyond so many megabytes.
+  JsonTarget json;
+};
+
 struct EnvArgs {
   JsonTarget json;
   bool markdown = false;

@@ -26,12 +26,18 @@ Error io_error(std::string_view step, const fs::path& path, int error) {
   return make_error(ErrorCode::io, "cannot {} {}: {}", step, path.string(), std::generic_category().message(error));
 }
 
-Expected<void> make_parent(const fs::path& path) {
+Expected<void> make_parent(const fs::path& path, NewFileAccess access = NewFileAccess::by_umask) {
   const fs::path parent = path.parent_path();
   if (parent.empty()) {
     return {};
   }
   std::error_code error;
+  if (access == NewFileAccess::user_only) {
+    fs::create_directories(parent.parent_path(), error);
+    // Where it is there already, it stays as it is; what else is wrong shows below.
+    static_cast<void>(::mkdir(parent.c_str(), S_IRWXU) == 0);
+    error.clear();
+  }
   fs::create_directories(parent, error);
   if (error) {
     return io_error("make the directory", parent, error.value());
@@ -109,11 +115,11 @@ struct Replacement {
   TemporaryFile temporary;
 };
 
-Expected<Replacement> begin_replacement(const std::string& path) {
+Expected<Replacement> begin_replacement(const std::string& path, NewFileAccess access) {
   std::error_code ignored;
   const fs::path resolved = fs::canonical(path, ignored);
   fs::path target = ignored ? fs::path(path) : resolved;
-  if (Expected<void> made = make_parent(target); !made) {
+  if (Expected<void> made = make_parent(target, access); !made) {
     return made.error();
   }
   struct stat old{};
@@ -125,7 +131,8 @@ Expected<Replacement> begin_replacement(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   const std::string name = format(".{}.{}.{}.tmp", target.filename().string(), ::getpid(), counter.fetch_add(1));
   const fs::path temporary_path = target.parent_path() / name;
-  const int fd = ::open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const mode_t mode = access == NewFileAccess::user_only ? S_IRUSR | S_IWUSR : 0666;
+  const int fd = ::open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0) {
     return io_error("make", temporary_path, errno);
   }
@@ -138,8 +145,8 @@ Expected<Replacement> begin_replacement(const std::string& path) {
 
 }  // namespace
 
-Expected<void> write_file_atomically(const std::string& path, std::string_view content) {
-  Expected<Replacement> replacement = begin_replacement(path);
+Expected<void> write_file_atomically(const std::string& path, std::string_view content, NewFileAccess access) {
+  Expected<Replacement> replacement = begin_replacement(path, access);
   if (!replacement) {
     return replacement.error();
   }
@@ -154,7 +161,7 @@ Expected<void> write_file_atomically(const std::string& path, std::string_view c
 }
 
 Expected<void> check_writable(const std::string& path) {
-  const Expected<Replacement> replacement = begin_replacement(path);
+  const Expected<Replacement> replacement = begin_replacement(path, NewFileAccess::by_umask);
   return replacement ? Expected<void>() : Expected<void>(replacement.error());
 }
 

@@ -14,7 +14,11 @@ namespace octile {
 // Writes a temporary file in the same directory, fsyncs it, renames it over `path` and fsyncs the directory. Makes missing
 // directories. An existing file keeps its permissions; a symbolic link stays, and what it points at is replaced. Errors (io)
 // name the path, the step and the system's reason; the old content is then still there.
-Expected<void> write_file_atomically(const std::string& path, std::string_view content);
+// `access` is that of a new file: what the process' umask leaves of rw-rw-rw-, or nobody's but the user's, which then also
+// holds for the file's directory where it is made.
+enum class NewFileAccess { by_umask, user_only };
+Expected<void> write_file_atomically(const std::string& path, std::string_view content,
+                                     NewFileAccess access = NewFileAccess::by_umask);
 // Whether write_file_atomically() could write there now, found out by making the temporary file and removing it: for those
 // who would rather know before long work than behind it. Makes missing directories. The same errors.
 Expected<void> check_writable(const std::string& path);

@@ -153,6 +153,15 @@ std::string warmup_json(const DeviceInfo& device, const WarmupResult& result) {
                {"failures", std::move(failures)}});
 }
 
+std::string cache_json(const CacheReport& report) {
+  return dump({{"directory", report.directory},
+               {"entries", report.entries},
+               {"bytes", report.bytes},
+               {"limit_bytes", report.limit_bytes},
+               {"removed", report.removed},
+               {"removed_bytes", report.removed_bytes}});
+}
+
 std::string recorded_bench_json(const BenchResult& result, const RecordedContext& context) {
   Json json = result_json(result);
   json["driver"] = context.driver;

@@ -31,6 +31,16 @@ struct VariableReport {
   std::string fallback;       // Another variable honoured where this one is unset; "" for none.
   std::string sentence;
 };
+// What `octile cache` shows.
+struct CacheReport {
+  std::string directory;  // Empty: there is no cache.
+  std::int64_t entries = 0;
+  std::int64_t bytes = 0;
+  std::int64_t limit_bytes = 0;  // 0: none.
+  std::int64_t removed = 0;
+  std::int64_t removed_bytes = 0;
+};
+std::string cache_json(const CacheReport& report);
 std::string env_json(std::span<const VariableReport> variables);
 
 // One explanation as an object, or several as a list.

@@ -5,6 +5,7 @@
 #include "octile/core/env.h"
 #include "octile/core/log.h"
 #include "octile/kernels/cuda/cubin_cache.h"
+#include "octile/kernels/cuda/cubin_cache_limit.h"
 #include "octile/kernels/cuda/driver.h"
 #include "octile/kernels/cuda/nvrtc.h"
 
@@ -212,10 +213,21 @@ std::optional<CubinEntry> look_up(const std::string& directory, const CubinKey& 
   return std::move(*entry);
 }
 
+// Writes into the cache, and makes room there.
 void store(const std::string& directory, const CubinKey& key, const CubinEntry& entry) {
   if (auto written = write_entry(directory, key, entry); !written) {
     log_once(LogLevel::warning, "cubin cache write",
              format("cubin cache: going on without it: {}", written.error().message));
+    return;
+  }
+  const auto limit = cache_limit_bytes();
+  if (limit && *limit == 0) {
+    return;
+  }
+  const auto trimmed = limit ? trim_cache(directory, *limit) : Expected<CacheRemoval>(limit.error());
+  if (!trimmed) {
+    log_once(LogLevel::warning, "cubin cache limit",
+             format("cubin cache: its limit is not kept: {}", trimmed.error().message));
   }
 }
 
@@ -272,6 +284,7 @@ Expected<CompiledKernel> compile(const CompileRequest& request) {
     log_once(LogLevel::warning, "cubin cache directory",
              "cubin cache: none, since neither OCTILE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set; kernels are compiled anew");
   } else if (auto entry = look_up(directory, key)) {
+    note_use(entry_path(directory, key));
     return make_compiled(request, std::move(*entry), true);
   }
   auto output = run_compiler(**api, request, *tree);
@@ -351,7 +364,8 @@ Expected<int> export_cubins(std::span<const CompileRequest> requests, const std:
     const CubinKey key = key_of(requests[i], *tree, "any");
     CubinEntry entry{std::string(compiled[i]->cubin.size(), '\0'), compiled[i]->log};
     std::memcpy(entry.cubin.data(), compiled[i]->cubin.data(), entry.cubin.size());
-    if (auto stored = write_entry(directory, key, entry); !stored) {
+    // For other machines and users, so with the rights that the process gives to any file.
+    if (auto stored = write_entry(directory, key, entry, NewFileAccess::by_umask); !stored) {
       return stored.error();
     }
     written.insert(key.digest);

@@ -2,7 +2,6 @@
 // Machine code on disk: one file an entry, checked when read, replaced atomically, shared by any number of processes.
 #include "octile/kernels/cuda/cubin_cache.h"
 
-#include "octile/core/atomic_file.h"
 #include "octile/core/env.h"
 #include "octile/core/format.h"
 #include "octile/core/json_file.h"
@@ -137,7 +136,10 @@ Expected<std::optional<CubinEntry>> read_entry(const std::string& directory, con
   }
   auto file = read_whole_file(path, kMaxEntryBytes);
   if (!file) {
-    return file.error();
+    // Another process may have removed it meanwhile, to keep within the limit.
+    return fs::status(path, error).type() == fs::file_type::not_found
+               ? Expected<std::optional<CubinEntry>>(std::optional<CubinEntry>())
+               : file.error();
   }
   auto entry = decode_entry(*file, key);
   if (!entry) {
@@ -146,8 +148,9 @@ Expected<std::optional<CubinEntry>> read_entry(const std::string& directory, con
   return std::optional(std::move(*entry));
 }
 
-Expected<void> write_entry(const std::string& directory, const CubinKey& key, const CubinEntry& entry) {
-  return write_file_atomically(entry_path(directory, key), encode_entry(key, entry));
+Expected<void> write_entry(const std::string& directory, const CubinKey& key, const CubinEntry& entry,
+                           NewFileAccess access) {
+  return write_file_atomically(entry_path(directory, key), encode_entry(key, entry), access);
 }
 
 }  // namespace octile::cuda

@@ -4,6 +4,8 @@
 
 #include <octile/error.hpp>
 
+#include "octile/core/atomic_file.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,7 +41,9 @@ std::string cubin_cache_directory();
 std::string entry_path(const std::string& directory, const CubinKey& key);
 // nullopt where there is none. Errors: corrupt for an entry that is not what was written, io where it cannot be read.
 Expected<std::optional<CubinEntry>> read_entry(const std::string& directory, const CubinKey& key);
-// Replaces atomically; makes the directory.
-Expected<void> write_entry(const std::string& directory, const CubinKey& key, const CubinEntry& entry);
+// Replaces atomically; makes the directory. Both are the user's alone by default: whoever may write machine code there may
+// run it as the user.
+Expected<void> write_entry(const std::string& directory, const CubinKey& key, const CubinEntry& entry,
+                           NewFileAccess access = NewFileAccess::user_only);
 
 }  // namespace octile::cuda
