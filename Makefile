@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # A thin front over CMake. `make run` does the main job, `make test` runs every test; both install what is missing first.
-.PHONY: help setup build command cutlass run test test-python test-browser fuzz bench lint format install clean
+.PHONY: help setup build command cutlass run test test-python test-browser fuzz dist sbom bench lint format install clean
 
 PRESET ?= release
 JOBS ?= $(shell nproc)
@@ -31,6 +31,8 @@ help:
 	@echo "make format   let clang-format-19 rewrite the sources"
 	@echo "make install  install into PREFIX=$(PREFIX)"
 	@echo "make cutlass  build the CUTLASS component for sm_89 and sm_120 as well (needs nvcc of CUDA 12.8 or newer)"
+	@echo "make dist     the release archive of HEAD in build/dist; one commit always gives the same bytes"
+	@echo "make sbom     a CycloneDX bill of materials in build/$(PRESET)/octile.cdx.json"
 	@echo "make setup | build | clean"
 	@echo "variables: PRESET MODEL DEVICE TABLES REPORT PAGE PREFIX JOBS TORCH SECONDS_EACH KEEP"
 
@@ -80,6 +82,14 @@ fuzz:
 	@cmake --preset fuzz --log-level=NOTICE
 	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_programs
 	@scripts/fuzz.sh $(SECONDS_EACH) $(KEEP)
+
+dist:
+	@scripts/dist.sh
+
+sbom:
+	@mkdir -p build/$(PRESET)
+	@scripts/sbom.py build/$(PRESET)/octile.cdx.json
+	@echo "wrote build/$(PRESET)/octile.cdx.json"
 
 bench: command
 	$(OCTILE) bench --model $(MODEL) --device $(DEVICE) $(TABLES_OPTION)

@@ -17,4 +17,6 @@ if(OCTILE_SANITIZE)
   target_link_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE})
 else()
   target_compile_options(octile_options INTERFACE -fstack-protector-strong)
+  # Tables of functions are resolved when a binary is loaded and read-only from then on; no stack is executable.
+  target_link_options(octile_options INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 endif()

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 packages="g++ cmake ninja-build pkg-config libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libdnnl-dev
 libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev node-d3 python3 python3-venv"
 if [ "${1:-}" = test ]; then
-  packages="$packages qemu-user libopenmpi-dev openmpi-bin libmpich-dev mpich"
+  packages="$packages librapidcheck-dev qemu-user libopenmpi-dev openmpi-bin libmpich-dev mpich"
 fi
 if [ "${1:-}" = python ]; then
   packages="$packages python3-dev python3-pip ccache"

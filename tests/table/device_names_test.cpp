@@ -23,6 +23,14 @@ TEST(DeviceNames, WhatWouldBreakAFileNameBecomesAnUnderscore) {
   EXPECT_EQ(device_file_name("a\tb\n,dtype=c\\d"), "a_b__dtype_c_d");
 }
 
+TEST(DeviceNames, APartOfAGpuHasANameOfItsOwnThatIsCloseToTheWholes) {
+  const std::string part = device_file_name("NVIDIA H100 80GB HBM3 MIG 1g.10gb");
+  EXPECT_EQ(part, "NVIDIA_H100_80GB_HBM3_MIG_1g.10gb");
+  EXPECT_TRUE(is_device_file_name(part));
+  EXPECT_EQ(nearest_device_name(part, {"NVIDIA_H200", "NVIDIA_H100_80GB_HBM3"}), "NVIDIA_H100_80GB_HBM3");
+  EXPECT_LT(device_name_similarity(part, "NVIDIA_H100_80GB_HBM3"), 1.0) << "named, never used";
+}
+
 TEST(DeviceNames, OnlyNamesFitForAFileNameAreAccepted) {
   EXPECT_TRUE(is_device_file_name("NVIDIA_H200"));
   EXPECT_TRUE(is_device_file_name("Intel_R_Xeon_R_Processor-amx-2t"));

@@ -252,6 +252,43 @@ TEST_F(TableStore, ADeviceNameCannotLeadOutOfTheDirectories) {
   }
 }
 
+TEST_F(TableStore, ALinkOutOfItsDirectoryIsNotFollowedAndOneInsideIs) {
+  const std::string outside = directory_.write("outside/" + own_name(kDevice), own_text(kDevice));
+  fs::create_directories(directory_.file("inside/store"));
+  fs::create_symlink(outside, directory_.file("inside/" + own_name(kDevice)));
+  const TableLookup refused = find(directory_.file("inside"));
+  EXPECT_EQ(refused.table, nullptr);
+  ASSERT_EQ(refused.findings.size(), 1U);
+  EXPECT_THAT(refused.findings[0].message, testing::HasSubstr("a link out of " + directory_.file("inside")));
+
+  // As volumes of containers are laid out.
+  directory_.write("volume/..data/" + own_name(kDevice), own_text(kDevice));
+  fs::create_symlink("..data/" + own_name(kDevice), directory_.file("volume/" + own_name(kDevice)));
+  EXPECT_NE(find(directory_.file("volume")).table, nullptr);
+  // The directory itself may be one.
+  fs::create_directory_symlink(directory_.file("volume"), directory_.file("linked"));
+  EXPECT_NE(find(directory_.file("linked")).table, nullptr);
+}
+
+TEST_F(TableStore, OfTenDirectoriesTheFirstThatHasTheTableServes) {
+  std::string path;
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "many" + std::to_string(i);
+    fs::create_directories(directory_.file(name));
+    path += (path.empty() ? "" : ":") + directory_.file(name);
+  }
+  directory_.write("many9/" + own_name(kDevice), own_text(kDevice));
+  EXPECT_EQ(find(path).table->file, directory_.file("many9/" + own_name(kDevice)));
+}
+
+TEST_F(TableStore, APathThatIsNoUtf8IsReadAndWritten) {
+  const std::string folder = "caf\xE9-\xFF";
+  directory_.write(folder + "/" + own_name(kDevice), own_text(kDevice));
+  const TableLookup found = find(directory_.file(folder));
+  ASSERT_NE(found.table, nullptr);
+  EXPECT_EQ(found.table->file, directory_.file(folder + "/" + own_name(kDevice)));
+}
+
 TEST_F(TableStore, ManyThreadsGetTheSameTable) {
   const std::string path = directory_.write("t/" + field_name(kDevice), kFieldText);
   std::vector<std::shared_ptr<const TileTable>> seen(8);

@@ -159,6 +159,25 @@ const LoadedFile& load_cached(Cache& store, const std::string& path) {
   return place->second;
 }
 
+// Whether links lead from `path` out of `directory`. Where that cannot be told, reading says why.
+bool leads_out(const std::string& directory, const std::string& path) {
+  std::error_code error;
+  const fs::path root = fs::canonical(directory, error);
+  const fs::path file = error ? fs::path() : fs::canonical(path, error);
+  return !error && std::ranges::mismatch(root, file).in1 != root.end();
+}
+
+// The same for a file that is not read, since it lies elsewhere. Call with the cache locked.
+const LoadedFile& refuse_cached(Cache& store, const std::string& path, const std::string& directory) {
+  const auto [place, is_new] = store.files.try_emplace(path);
+  if (is_new) {
+    place->second.findings.push_back(
+        {path, "", "link", format("it is a link out of {}; copy the file, or name the directory it is in", directory)});
+    warn_of(path, place->second);
+  }
+  return place->second;
+}
+
 // The four places of a directory where the table of `key` may be, in order.
 std::vector<std::string> candidates(const std::string& directory, const TableKey& key) {
   std::vector<std::string> paths;
@@ -211,7 +230,7 @@ TableLookup look_up(Cache& store, std::vector<std::string> directories, const Ta
       if (!something_at(path)) {
         continue;
       }
-      const LoadedFile& file = load_cached(store, path);
+      const LoadedFile& file = leads_out(directory, path) ? refuse_cached(store, path, directory) : load_cached(store, path);
       result.findings.insert(result.findings.end(), file.findings.begin(), file.findings.end());
       if (file.table != nullptr) {
         result.table = file.table;

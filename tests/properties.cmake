@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Properties of the CPU's kernels on shapes, types and values that RapidCheck draws (Debian: librapidcheck-dev).
+find_path(OCTILE_RAPIDCHECK_INCLUDE_DIR rapidcheck.h)
+find_library(OCTILE_RAPIDCHECK_LIBRARY rapidcheck)
+mark_as_advanced(OCTILE_RAPIDCHECK_INCLUDE_DIR OCTILE_RAPIDCHECK_LIBRARY)
+if(NOT OCTILE_RAPIDCHECK_INCLUDE_DIR OR NOT OCTILE_RAPIDCHECK_LIBRARY)
+  message(STATUS "RapidCheck was not found (Debian: librapidcheck-dev): no tests of properties")
+  return()
+endif()
+file(GLOB octile_property_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/properties/*_test.cpp)
+add_executable(property_tests ${octile_property_tests})
+target_link_libraries(property_tests PRIVATE octile_test_support GTest::gtest_main ${OCTILE_RAPIDCHECK_LIBRARY})
+target_include_directories(property_tests SYSTEM PRIVATE ${OCTILE_RAPIDCHECK_INCLUDE_DIR})
+add_dependencies(core_test_programs property_tests)
+add_test(NAME properties COMMAND property_tests)
+set_tests_properties(properties PROPERTIES TIMEOUT 600 LABELS core)

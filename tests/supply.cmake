@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# What users get, as files. Sanitizers change what is imported and exported, so the binaries are looked at without them.
+set(octile_supply ${CMAKE_CURRENT_LIST_DIR}/supply/supply_test.py)
+function(octile_supply_test name)
+  add_test(NAME ${name} COMMAND ${OCTILE_PYTHON} ${octile_supply} ${name} ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS supply SKIP_RETURN_CODE 77)
+endfunction()
+octile_supply_test(dependencies)
+octile_supply_test(sbom)
+octile_supply_test(dist)
+if(NOT OCTILE_SANITIZE)
+  # Names and inlining are the compiler's.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    octile_supply_test(symbols $<TARGET_FILE:octile>)
+  endif()
+  octile_supply_test(imports $<TARGET_FILE:octile>)
+  if(TARGET octile_cli)
+    octile_supply_test(hardening $<TARGET_FILE:octile> $<TARGET_FILE:octile_cli>)
+  endif()
+endif()
