@@ -3,15 +3,22 @@
 // ones, then random changes of them for so many seconds.
 //   <name>_replay SECONDS FILE_OR_DIRECTORY...
 // The seed is printed first: OCTILE_FUZZ_SEED repeats a run. The input that is being tried lies in <name>_replay.input when
-// the program dies.
+// the program dies, behind its length in 8 bytes.
 #include "fuzz/fuzz.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -19,21 +26,34 @@ namespace {
 namespace fs = std::filesystem;
 using Input = std::vector<std::uint8_t>;
 
+constexpr std::string_view kMarks = "{}[]\",:0-9eE.\n\\ ";
 constexpr std::size_t kLargest = 1 << 16;
 constexpr std::size_t kTruncated = 4096;
 
 class Replay {
  public:
-  Replay(std::string kept, std::uint64_t seed) : kept_(std::move(kept)), random_(seed) {}
+  Replay(std::string kept, std::uint64_t seed) : kept_(std::move(kept)), random_(seed) {
+    // Mapped: what was written is there however the program ends, and writing it costs nothing.
+    const int fd = ::open(kept_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const std::size_t bytes = kLargest + sizeof(std::uint64_t);
+    if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) {
+      void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+      memory_ = mapped == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(mapped);
+    }
+    if (fd >= 0) {
+      ::close(fd);
+    }
+  }
 
   void add(const fs::path& file) {
     std::ifstream in(file, std::ios::binary);
     inputs_.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    inputs_.back().resize(std::min(inputs_.back().size(), kLargest));
   }
   std::size_t seeds() const { return inputs_.size(); }
 
   void run(double seconds) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
     for (const Input& input : inputs_) {
       try_one(input);
     }
@@ -79,7 +99,7 @@ class Replay {
         *place = static_cast<std::uint8_t>(below(256));
         break;
       case 2:  // What formats are made of.
-        *place = static_cast<std::uint8_t>("{}[]\",:0-9eE.\n\\ "[below(16)]);
+        *place = static_cast<std::uint8_t>(kMarks[below(kMarks.size())]);
         break;
       case 3:
         input.erase(place, place + static_cast<std::ptrdiff_t>(length));
@@ -103,13 +123,17 @@ class Replay {
   }
 
   void try_one(const Input& input) {
-    std::ofstream(kept_, std::ios::binary)
-        .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
+    if (memory_ != nullptr) {
+      const std::uint64_t size = input.size();
+      std::memcpy(memory_, &size, sizeof size);
+      std::copy(input.begin(), input.end(), memory_ + sizeof size);
+    }
     LLVMFuzzerTestOneInput(input.data(), input.size());
     ++tried_;
   }
 
   std::string kept_;
+  std::uint8_t* memory_ = nullptr;
   std::mt19937_64 random_;
   std::vector<Input> inputs_;
   std::size_t tried_ = 0;
@@ -126,7 +150,9 @@ int main(int argc, char** argv) {
   const std::uint64_t seed = fixed == nullptr ? std::random_device{}() : std::strtoull(fixed, nullptr, 10);
   std::printf("OCTILE_FUZZ_SEED=%llu\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
-  Replay replay(std::string(argv[0]) + ".input", seed);
+  std::string kept = argv[0];
+  kept += ".input";
+  Replay replay(kept, seed);
   for (int i = 2; i < argc; ++i) {
     if (fs::is_directory(argv[i])) {
       for (const auto& file : fs::directory_iterator(argv[i])) {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -53,13 +54,17 @@ Expected<Fp8Linear> linear_of(const Fp8Weight& weight) {
 
 class Lifetime : public testing::Test {
  protected:
+  static std::string kernel() { return CpuTable({kN, kK}, "avx2").available() ? "avx2" : "reference"; }
+
+  // A kernel of ours: a vendor's library compiles for milliseconds.
+  CpuTable table_{{kN, kK}, kernel()};
   Weights weights_{kN, kK};
   Inputs x_{kM, kK};
 };
 
 TEST_F(Lifetime, TenThousandCyclesTakeNoMemoryAway) {
   const auto cycle = [&] {
-    const auto weight = Fp8Weight::create(weights_.source());
+    const auto weight = Fp8Weight::create(weights_.source(), table_.options());
     ASSERT_TRUE(weight) << weight.error().message;
     const auto linear = linear_of(*weight);
     ASSERT_TRUE(linear) << linear.error().message;
@@ -79,7 +84,7 @@ TEST_F(Lifetime, TenThousandCyclesTakeNoMemoryAway) {
 }
 
 TEST_F(Lifetime, OthersAreDestroyedWhileOneRuns) {
-  auto weight = Fp8Weight::create(weights_.source());
+  auto weight = Fp8Weight::create(weights_.source(), table_.options());
   ASSERT_TRUE(weight) << weight.error().message;
   const auto serving = linear_of(*weight);
   ASSERT_TRUE(serving) << serving.error().message;
@@ -100,7 +105,7 @@ TEST_F(Lifetime, OthersAreDestroyedWhileOneRuns) {
     ASSERT_TRUE(other) << other.error().message;
   }
   weight = Error{ErrorCode::failed, "gone"};
-  const auto unrelated = Fp8Weight::create(weights_.source());
+  const auto unrelated = Fp8Weight::create(weights_.source(), table_.options());
   ends = true;
   threads.clear();
   EXPECT_EQ(wrong, 0);
@@ -110,7 +115,7 @@ TEST_F(Lifetime, AForkedChildGoesOnWithTheBitsOfItsParent) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not allow threads in a forked child";
 #endif
-  const auto weight = Fp8Weight::create(weights_.source());
+  const auto weight = Fp8Weight::create(weights_.source(), table_.options());
   ASSERT_TRUE(weight) << weight.error().message;
   const auto linear = linear_of(*weight);
   ASSERT_TRUE(linear) << linear.error().message;

@@ -74,7 +74,7 @@ class Properties : public testing::TestWithParam<CpuEngine> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Engines, Properties, testing::ValuesIn(cpu_engines()),
-                         [](const auto& info) { return info.param.label; });
+                         [](const auto& engine) { return engine.param.label; });
 
 TEST_P(Properties, EveryShapeTypeAndModeIsTheReferenceAndRepeatsItsBits) {
   EXPECT_TRUE(rc::check([] {
