@@ -36,7 +36,9 @@ int checked(int code, const char* what, OctileMpiError* error) {
   char words[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, words, &length);
-  std::snprintf(error->text, sizeof error->text, "%s: %s", what, words);
+  // Words that do not fit are cut off; MPI's may be as long as the text alone.
+  const std::string text = std::string(what) + ": " + words;
+  error->text[text.copy(error->text, sizeof error->text - 1)] = '\0';
   return 1;
 }
 
