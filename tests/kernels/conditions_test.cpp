@@ -53,6 +53,18 @@ TEST(Conditions, OnACpuOnlyWhatGrewMeanwhileCounts) {
   EXPECT_EQ(disturbance(cpu(0, 0, 1), cpu(0, 0, 1.01), 1.0, 2), "") << "a tick of 10 ms in two core seconds";
 }
 
+TEST(Conditions, WhereTheLostTimeIsKnownItAloneTellsOfOtherPrograms) {
+  const auto waited = [](double waited_s, std::int64_t preemptions) {
+    DeviceConditions conditions = cpu(preemptions);
+    conditions.waited_s = waited_s;
+    return conditions;
+  };
+  EXPECT_EQ(disturbance(waited(1, 0), waited(1.0004, 1000), 0.01, 2), "") << "often and briefly";
+  EXPECT_EQ(disturbance(waited(1, 0), waited(1.05, 1000), 1.0, 2), "") << "a fortieth of two core seconds";
+  EXPECT_EQ(disturbance(waited(1, 0), waited(1.1, 2), 1.0, 2), "cores shared with other programs");
+  EXPECT_EQ(disturbance(waited(1, 0), waited(0.5, 0), 1.0, 2), "") << "a thread that waited much has ended";
+}
+
 TEST(Conditions, AFewPreemptionsAreNormalAndManyAreAnotherProgram) {
   EXPECT_EQ(disturbance(cpu(10), cpu(12), 0.01, 2), "");
   EXPECT_EQ(disturbance(cpu(10), cpu(110), 1.0, 2), "") << "50 a second on each core";

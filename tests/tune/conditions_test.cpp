@@ -76,6 +76,8 @@ TEST(MeasureConditions, AreTheSumOfTheirPassesAndSurviveJson) {
   sum.add(gpu_pass(1500, 1900, 0x80, "throttled: power brake"), false);
   sum.add(gpu_pass(1600, 1950, 0x40, "throttled: something else"), true);
   PassConditions on_cpu;
+  on_cpu.before.waited_s = 0.25;
+  on_cpu.after.waited_s = 0.5;
   on_cpu.before.preemptions = 100;
   on_cpu.after.preemptions = 107;
   on_cpu.before.stolen_s = 1;
@@ -91,6 +93,7 @@ TEST(MeasureConditions, AreTheSumOfTheirPassesAndSurviveJson) {
     EXPECT_EQ(c.sm_clock_hi_mhz, 1980);
     EXPECT_EQ(c.throttle_reasons, std::uint64_t{0xc4});
     EXPECT_EQ(c.preemptions, 7);
+    EXPECT_DOUBLE_EQ(c.waited_s.value_or(0), 0.25);
     EXPECT_EQ(c.stolen_s, 0.5);
     EXPECT_FALSE(c.throttled_s.has_value());
     EXPECT_FALSE(c.other_processes.has_value());

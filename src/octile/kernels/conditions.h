@@ -17,6 +17,7 @@ struct DeviceConditions {
   std::optional<int> other_processes;             // That hold a context on the device.
   // Of a CPU, each counted from some moment on.
   std::optional<std::int64_t> preemptions;  // Involuntary context switches of this process.
+  std::optional<double> waited_s;           // Its threads were ready and had no core, in seconds of all of them.
   std::optional<double> throttled_s;        // This process's cgroup, or one above it, was held back at its quota.
   std::optional<double> stolen_s;           // The cores of this process were given to another virtual machine.
 };

@@ -47,9 +47,13 @@ std::optional<T> growth(const std::optional<T>& before, const std::optional<T>& 
 }
 
 json to_json(const DeviceConditions& c) {
-  return {{"sm_clock_mhz", known(c.sm_clock_mhz)},       {"throttle_reasons", known(c.throttle_reasons)},
-          {"other_processes", known(c.other_processes)}, {"preemptions", known(c.preemptions)},
-          {"throttled_s", known(c.throttled_s)},         {"stolen_s", known(c.stolen_s)}};
+  return {{"sm_clock_mhz", known(c.sm_clock_mhz)},
+          {"throttle_reasons", known(c.throttle_reasons)},
+          {"other_processes", known(c.other_processes)},
+          {"preemptions", known(c.preemptions)},
+          {"waited_s", known(c.waited_s)},
+          {"throttled_s", known(c.throttled_s)},
+          {"stolen_s", known(c.stolen_s)}};
 }
 
 DeviceConditions device_conditions_from_json(const json& value) {
@@ -58,6 +62,7 @@ DeviceConditions device_conditions_from_json(const json& value) {
   c.throttle_reasons = known_from<std::uint64_t>(value, "throttle_reasons");
   c.other_processes = known_from<int>(value, "other_processes");
   c.preemptions = known_from<std::int64_t>(value, "preemptions");
+  c.waited_s = known_from<double>(value, "waited_s");
   c.throttled_s = known_from<double>(value, "throttled_s");
   c.stolen_s = known_from<double>(value, "stolen_s");
   return c;
@@ -91,6 +96,7 @@ void MeasureConditions::add(const PassConditions& pass, bool counts) {
     join_known(one.other_processes, moment->other_processes, [](int a, int b) { return std::max(a, b); });
   }
   one.preemptions = growth(pass.before.preemptions, pass.after.preemptions);
+  one.waited_s = growth(pass.before.waited_s, pass.after.waited_s);
   one.throttled_s = growth(pass.before.throttled_s, pass.after.throttled_s);
   one.stolen_s = growth(pass.before.stolen_s, pass.after.stolen_s);
   add(one);
@@ -106,6 +112,7 @@ void MeasureConditions::add(const MeasureConditions& other) {
   join_known(throttle_reasons, other.throttle_reasons, std::bit_or{});
   join_known(other_processes, other.other_processes, [](int a, int b) { return std::max(a, b); });
   join_known(preemptions, other.preemptions, std::plus{});
+  join_known(waited_s, other.waited_s, std::plus{});
   join_known(throttled_s, other.throttled_s, std::plus{});
   join_known(stolen_s, other.stolen_s, std::plus{});
 }
@@ -120,6 +127,7 @@ json to_json(const MeasureConditions& c) {
           {"throttle_reasons", known(c.throttle_reasons)},
           {"other_processes", known(c.other_processes)},
           {"preemptions", known(c.preemptions)},
+          {"waited_s", known(c.waited_s)},
           {"throttled_s", known(c.throttled_s)},
           {"stolen_s", known(c.stolen_s)}};
 }
@@ -135,6 +143,7 @@ MeasureConditions measure_conditions_from_json(const json& value) {
   c.throttle_reasons = known_from<std::uint64_t>(value, "throttle_reasons");
   c.other_processes = known_from<int>(value, "other_processes");
   c.preemptions = known_from<std::int64_t>(value, "preemptions");
+  c.waited_s = known_from<double>(value, "waited_s");
   c.throttled_s = known_from<double>(value, "throttled_s");
   c.stolen_s = known_from<double>(value, "stolen_s");
   return c;

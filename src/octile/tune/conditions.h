@@ -28,10 +28,10 @@ struct MeasureConditions {
   int disturbed = 0;  // That count although they were disturbed, since the repeats were used up.
   std::string why;    // Of the first that was.
   std::optional<int> sm_clock_lo_mhz, sm_clock_hi_mhz;
-  std::optional<std::uint64_t> throttle_reasons;  // Of any.
-  std::optional<int> other_processes;             // The most.
-  std::optional<std::int64_t> preemptions;        // In all.
-  std::optional<double> throttled_s, stolen_s;    // In all.
+  std::optional<std::uint64_t> throttle_reasons;          // Of any.
+  std::optional<int> other_processes;                     // The most.
+  std::optional<std::int64_t> preemptions;                // In all.
+  std::optional<double> waited_s, throttled_s, stolen_s;  // In all.
 
   void add(const PassConditions& pass, bool counts);
   void add(const MeasureConditions& other);

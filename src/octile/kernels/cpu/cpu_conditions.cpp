@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// getrusage, cpu.stat and /proc/stat; see cpu_conditions.h.
+// getrusage, schedstat, cpu.stat and /proc/stat; see cpu_conditions.h.
 #include "octile/kernels/cpu/cpu_conditions.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace octile::cpu {
@@ -51,6 +53,20 @@ std::optional<double> stolen_s_of(const std::string& proc_stat, const std::vecto
   return stolen_s;
 }
 
+// Of "time on a core, time ready without one, slices", nanoseconds, of every thread there is; nullopt where none tells it.
+std::optional<double> waited_s_of_threads(const FileReader& read) {
+  std::optional<double> waited_s;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator thread("/proc/self/task", ignored), end; !ignored && thread != end;
+       thread.increment(ignored)) {
+    const std::optional<std::string> text = read((thread->path() / "schedstat").string());
+    if (double ran_ns = 0, waited_ns = 0; text && std::istringstream(*text) >> ran_ns >> waited_ns) {
+      waited_s = waited_s.value_or(0) + waited_ns * 1e-9;
+    }
+  }
+  return waited_s;
+}
+
 }  // namespace
 
 CpuConditions::CpuConditions(FileReader read, std::vector<int> cores)
@@ -62,6 +78,7 @@ DeviceConditions CpuConditions::now() const {
   if (::getrusage(RUSAGE_SELF, &usage) == 0) {
     conditions.preemptions = usage.ru_nivcsw;
   }
+  conditions.waited_s = waited_s_of_threads(read_);
   for (const std::string& file : cgroup_files_) {
     if (const std::optional<std::string> text = read_(file)) {
       if (const std::optional<double> throttled_s = throttled_s_of(*text)) {
