@@ -46,25 +46,37 @@ std::optional<T> growth(const std::optional<T>& before, const std::optional<T>& 
   return before && after ? std::optional<T>(*after - *before) : std::nullopt;
 }
 
-json to_json(const DeviceConditions& c) {
-  return {{"sm_clock_mhz", known(c.sm_clock_mhz)},
-          {"throttle_reasons", known(c.throttle_reasons)},
-          {"other_processes", known(c.other_processes)},
-          {"preemptions", known(c.preemptions)},
-          {"waited_s", known(c.waited_s)},
-          {"throttled_s", known(c.throttled_s)},
-          {"stolen_s", known(c.stolen_s)}};
+// What one moment and a whole measurement both have, in `json` under the same names.
+template <class Conditions>
+void write_shared(const Conditions& c, json& value) {
+  value["throttle_reasons"] = known(c.throttle_reasons);
+  value["other_processes"] = known(c.other_processes);
+  value["preemptions"] = known(c.preemptions);
+  value["waited_s"] = known(c.waited_s);
+  value["throttled_s"] = known(c.throttled_s);
+  value["stolen_s"] = known(c.stolen_s);
 }
 
-DeviceConditions device_conditions_from_json(const json& value) {
-  DeviceConditions c;
-  c.sm_clock_mhz = known_from<int>(value, "sm_clock_mhz");
+template <class Conditions>
+void read_shared(const json& value, Conditions& c) {
   c.throttle_reasons = known_from<std::uint64_t>(value, "throttle_reasons");
   c.other_processes = known_from<int>(value, "other_processes");
   c.preemptions = known_from<std::int64_t>(value, "preemptions");
   c.waited_s = known_from<double>(value, "waited_s");
   c.throttled_s = known_from<double>(value, "throttled_s");
   c.stolen_s = known_from<double>(value, "stolen_s");
+}
+
+json to_json(const DeviceConditions& c) {
+  json value{{"sm_clock_mhz", known(c.sm_clock_mhz)}};
+  write_shared(c, value);
+  return value;
+}
+
+DeviceConditions device_conditions_from_json(const json& value) {
+  DeviceConditions c;
+  c.sm_clock_mhz = known_from<int>(value, "sm_clock_mhz");
+  read_shared(value, c);
   return c;
 }
 
@@ -118,18 +130,14 @@ void MeasureConditions::add(const MeasureConditions& other) {
 }
 
 json to_json(const MeasureConditions& c) {
-  return {{"passes", c.passes},
-          {"repeated", c.repeated},
-          {"disturbed", c.disturbed},
-          {"why", c.why},
-          {"sm_clock_lo_mhz", known(c.sm_clock_lo_mhz)},
-          {"sm_clock_hi_mhz", known(c.sm_clock_hi_mhz)},
-          {"throttle_reasons", known(c.throttle_reasons)},
-          {"other_processes", known(c.other_processes)},
-          {"preemptions", known(c.preemptions)},
-          {"waited_s", known(c.waited_s)},
-          {"throttled_s", known(c.throttled_s)},
-          {"stolen_s", known(c.stolen_s)}};
+  json value{{"passes", c.passes},
+             {"repeated", c.repeated},
+             {"disturbed", c.disturbed},
+             {"why", c.why},
+             {"sm_clock_lo_mhz", known(c.sm_clock_lo_mhz)},
+             {"sm_clock_hi_mhz", known(c.sm_clock_hi_mhz)}};
+  write_shared(c, value);
+  return value;
 }
 
 MeasureConditions measure_conditions_from_json(const json& value) {
@@ -140,12 +148,7 @@ MeasureConditions measure_conditions_from_json(const json& value) {
   c.why = json_get(value, "why", std::string());
   c.sm_clock_lo_mhz = known_from<int>(value, "sm_clock_lo_mhz");
   c.sm_clock_hi_mhz = known_from<int>(value, "sm_clock_hi_mhz");
-  c.throttle_reasons = known_from<std::uint64_t>(value, "throttle_reasons");
-  c.other_processes = known_from<int>(value, "other_processes");
-  c.preemptions = known_from<std::int64_t>(value, "preemptions");
-  c.waited_s = known_from<double>(value, "waited_s");
-  c.throttled_s = known_from<double>(value, "throttled_s");
-  c.stolen_s = known_from<double>(value, "stolen_s");
+  read_shared(value, c);
   return c;
 }
 
