@@ -7,6 +7,7 @@
 #include "octile/kernels/cpu/host_memory.h"
 #include "octile/quant/quantize.h"
 #include "octile/quant/reference.h"
+#include "support/software_tiles.h"
 
 #include <algorithm>
 #include <cstring>
@@ -44,7 +45,10 @@ void fill_garbage(std::vector<unsigned char>& bytes, DType dtype) {
 
 }  // namespace
 
-bool CpuEngine::runs_here() const { return cpu::isa_of(cpu::cpu_features()) >= isa; }
+bool CpuEngine::runs_here() const {
+  const auto usable = cpu::usable_isa();
+  return usable && *usable >= needs_here;
+}
 
 DeviceInfo CpuEngine::device(int threads) const {
   DeviceInfo info;
@@ -56,10 +60,14 @@ DeviceInfo CpuEngine::device(int threads) const {
 }
 
 std::vector<CpuEngine> cpu_engines() {
-  return {{"reference", &cpu::reference_family(), cpu::Isa::generic},
-          {"avx2", &cpu::avx2_family(), cpu::Isa::avx2},
-          {"avx512_fma", &cpu::avx512_family(), cpu::Isa::avx512},
-          {"avx512_dot", &cpu::avx512_family(), cpu::Isa::avx512bf16}};
+  using cpu::Isa;
+  static const std::unique_ptr<KernelFamily> software = cpu::make_amx_family(software_amx_engine, Isa::avx512bf16);
+  return {{"reference", &cpu::reference_family(), Isa::generic, Isa::generic},
+          {"avx2", &cpu::avx2_family(), Isa::avx2, Isa::avx2},
+          {"avx512_fma", &cpu::avx512_family(), Isa::avx512, Isa::avx512},
+          {"avx512_dot", &cpu::avx512_family(), Isa::avx512bf16, Isa::avx512bf16},
+          {"amx", &cpu::amx_family(), Isa::amx, Isa::amx},
+          {"amx_in_software", software.get(), Isa::amx, Isa::avx512bf16}};
 }
 
 LinearOperands LinearOperands::of_rows(const std::vector<float>& rows, std::int64_t m, std::int64_t n, std::int64_t k,

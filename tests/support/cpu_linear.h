@@ -16,9 +16,10 @@ namespace octile::test {
 
 // One engine of one family: the family as it behaves on a device of this instruction set.
 struct CpuEngine {
-  std::string label;  // "reference", "avx2", "avx512_fma", "avx512_dot".
+  std::string label;  // "reference", "avx2", "avx512_fma", "avx512_dot", "amx", "amx_in_software".
   const KernelFamily* family = nullptr;
-  cpu::Isa isa = cpu::Isa::generic;  // The CPU must have it, and DeviceInfo::arch names it.
+  cpu::Isa isa = cpu::Isa::generic;         // As DeviceInfo::arch names it.
+  cpu::Isa needs_here = cpu::Isa::generic;  // What the CPU at hand must have: `isa` but for an engine in software.
 
   bool runs_here() const;
   DeviceInfo device(int threads) const;

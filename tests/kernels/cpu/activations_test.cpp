@@ -6,6 +6,7 @@
 #include "octile/quant/quantize.h"
 #include "support/cpu_linear.h"
 #include "support/random.h"
+#include "support/software_tiles.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +42,8 @@ class CpuActivations : public ::testing::TestWithParam<EngineUnderTest> {
     std::vector<float> scales;
     float value(std::int64_t row, std::int64_t k) const {
       const GemmPlan::RowPlace place = plan.place_of_row(row);
-      const std::int64_t index = (k / 2 * place.tile_rows + place.row_in_tile) * 2 + k % 2;
+      const std::int64_t group = plan.engine->activation_k;
+      const std::int64_t index = (k / group * place.tile_rows + place.row_in_tile) * group + k % group;
       const std::uint8_t* tile = tiles.data() + place.tile_offset_bytes;
       return plan.engine->value_bytes == 2 ? load_as_float(tile, DType::bf16, index)
                                            : load_as_float(tile, DType::fp32, index) / plan.engine->activation_factor;
@@ -167,7 +169,8 @@ INSTANTIATE_TEST_SUITE_P(Engines, CpuActivations,
                          ::testing::Values(EngineUnderTest{"reference", reference_engine(), Isa::generic},
                                            EngineUnderTest{"avx2", avx2_engine(), Isa::avx2},
                                            EngineUnderTest{"avx512_fma", avx512_fma_engine(), Isa::avx512},
-                                           EngineUnderTest{"avx512_dot", avx512_dot_engine(), Isa::avx512bf16}),
+                                           EngineUnderTest{"avx512_dot", avx512_dot_engine(), Isa::avx512bf16},
+                                           EngineUnderTest{"amx", test::software_amx_engine(), Isa::avx512bf16}),
                          [](const auto& instance) { return instance.param.label; });
 
 }  // namespace

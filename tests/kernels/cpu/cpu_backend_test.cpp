@@ -31,7 +31,7 @@ TEST(CpuBackend, NamesItsFamiliesFastestFirstAndTheVendorLast) {
   for (const KernelFamily* family : cpu_backend().families()) {
     names.emplace_back(family->name());
   }
-  EXPECT_THAT(names, testing::ElementsAre("avx512", "avx2", "reference", "onednn"));
+  EXPECT_THAT(names, testing::ElementsAre("amx", "avx512", "avx2", "reference", "onednn"));
   EXPECT_TRUE(cpu_backend().families().back()->is_vendor());
   EXPECT_FALSE(cpu_backend().families().front()->is_vendor());
 }

@@ -23,7 +23,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::vector<const KernelFamily*>& all_families() {
-  static const std::vector<const KernelFamily*> families = {&reference_family(), &avx2_family(), &avx512_family()};
+  static const std::vector<const KernelFamily*> families = {&reference_family(), &avx2_family(), &avx512_family(),
+                                                            &amx_family()};
   return families;
 }
 
@@ -36,6 +37,11 @@ DeviceInfo device_of(Isa isa, int threads = 2) {
   return device;
 }
 
+// Instruction sets on which a family and its engines are to be tried.
+std::vector<Isa> isas_of(const KernelFamily& family) {
+  return &family == &amx_family() ? std::vector{Isa::amx} : std::vector{Isa::avx512, Isa::avx512bf16};
+}
+
 Problem problem_of(std::int64_t n, std::int64_t k) {
   Problem problem;
   problem.n = n;
@@ -44,7 +50,8 @@ Problem problem_of(std::int64_t n, std::int64_t k) {
 }
 
 TEST(CpuFamilies, AreAvailableFromTheirInstructionSetOn) {
-  const std::vector<Isa> needs = {Isa::generic, Isa::avx2, Isa::avx512};
+  const std::vector<Isa> needs = {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx};
+  ASSERT_EQ(needs.size(), all_families().size());
   for (std::size_t i = 0; i < needs.size(); ++i) {
     for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx}) {
       const auto available = all_families()[i]->available(device_of(isa));
@@ -75,12 +82,12 @@ TEST(CpuFamilies, HaveSourceHashesOfTheirOwn) {
     EXPECT_EQ(family->source_hash().size(), 16U);
     hashes.insert(family->source_hash());
   }
-  EXPECT_EQ(hashes.size(), 3U);
+  EXPECT_EQ(hashes.size(), all_families().size());
 }
 
 TEST(CpuFamilies, TheHeuristicIsLegalEverywhere) {
   for (const KernelFamily* family : all_families()) {
-    for (const Isa isa : {Isa::avx512, Isa::avx512bf16}) {
+    for (const Isa isa : isas_of(*family)) {
       for (const int threads : {1, 2, 64, 384}) {
         for (const auto& [n, k] : std::vector<std::pair<std::int64_t, std::int64_t>>{
                  {1, 1}, {17, 20}, {4096, 4096}, {24576, 4096}, {4096, 12288}, {64, 200000}, {300000, 64}}) {
@@ -98,7 +105,7 @@ TEST(CpuFamilies, TheHeuristicIsLegalEverywhere) {
 
 TEST(CpuFamilies, TheSearchSpaceHasThreeToTwelveLegalConfigsTheHeuristicFirst) {
   for (const KernelFamily* family : all_families()) {
-    for (const Isa isa : {Isa::avx512, Isa::avx512bf16}) {
+    for (const Isa isa : isas_of(*family)) {
       for (const std::int64_t m : {1, 4, 12, 64, 1024}) {
         const DeviceInfo device = device_of(isa);
         const Problem problem = problem_of(4096, 4096);
@@ -118,7 +125,7 @@ TEST(CpuFamilies, TheSearchSpaceHasThreeToTwelveLegalConfigsTheHeuristicFirst) {
 }
 
 TEST(CpuFamilies, TheCostModelGrowsWithTheWorkAndRanksTheEngines) {
-  const DeviceInfo device = device_of(Isa::avx512bf16);
+  const DeviceInfo device = device_of(Isa::amx);
   const auto predicted = [&](const KernelFamily& family, std::int64_t n, std::int64_t m) {
     const Problem problem = problem_of(n, 4096);
     return family.predict_us(device, problem, m, family.heuristic(device, problem, m));
@@ -127,6 +134,7 @@ TEST(CpuFamilies, TheCostModelGrowsWithTheWorkAndRanksTheEngines) {
     EXPECT_LT(predicted(*family, 4096, 1), predicted(*family, 8192, 1));
     EXPECT_LT(predicted(*family, 4096, 64), predicted(*family, 4096, 256));
   }
+  EXPECT_LT(predicted(amx_family(), 4096, 64), predicted(avx512_family(), 4096, 64));
   EXPECT_LT(predicted(avx512_family(), 4096, 64), predicted(avx2_family(), 4096, 64));
   EXPECT_LT(predicted(avx2_family(), 4096, 64), predicted(reference_family(), 4096, 64));
 }
@@ -141,7 +149,7 @@ TEST(CpuFamilies, CheckNamesKeyValueAndLimit) {
     std::vector<const char*> parts;
   };
   const std::vector<Case> cases = {
-      {&avx512_family(), "MICRO_M", 0, {"MICRO_M", "1 to 16", "got 0"}},
+      {&avx512_family(), "MICRO_M", 0, {"MICRO_M", "1 to 32", "got 0"}},
       {&avx512_family(), "MICRO_M", 7, {"MICRO_M", "1 to 6", "MICRO_N = 64", "got 7"}},
       {&avx512_family(), "MICRO_N", 24, {"MICRO_N", "multiple of 16", "got 24"}},
       {&reference_family(), "MICRO_N", 64, {"MICRO_N", "reference", "64"}},
@@ -221,6 +229,25 @@ TEST(CpuFamilies, BatchInvarianceAllowsOneOrderOfAdditionsADevice) {
       EXPECT_EQ(config.get("DOT", -1), 1);
     }
   }
+  // AMX's tiles add in an order of their own.
+  EXPECT_TRUE(legal(amx_family(), Isa::amx));
+  EXPECT_FALSE(legal(avx512_family(), Isa::amx));
+  EXPECT_TRUE(avx512_family().space(device_of(Isa::amx), problem, 1).empty());
+}
+
+TEST(CpuFamilies, AmxTakesWideTilesForFewRowsAndSquareOnesForMany) {
+  const DeviceInfo device = device_of(Isa::amx);
+  const auto config = [&](std::int64_t m) { return amx_family().heuristic(device, problem_of(4096, 4096), m); };
+  EXPECT_EQ(config(1).get("MICRO_N", 0), 64);
+  EXPECT_EQ(config(16).get("MICRO_N", 0), 64);
+  EXPECT_EQ(config(17).get("MICRO_N", 0), 32);
+  EXPECT_EQ(config(1024).get("MICRO_N", 0), 32);
+  EXPECT_EQ(config(1024).get("MICRO_M", 0), 32);
+  TileConfig tall = config(1024);
+  tall.set("MICRO_N", 64);
+  const auto ok = amx_family().check(device, problem_of(4096, 4096), tall);
+  ASSERT_FALSE(ok);
+  EXPECT_THAT(ok.error().message, AllOf(HasSubstr("MICRO_M"), HasSubstr("1 to 16"), HasSubstr("got 32")));
 }
 
 TEST(CpuFamilies, NumericsOfTheBaselineAreRefused) {

@@ -34,7 +34,7 @@ class CpuGemm : public ::testing::TestWithParam<CpuEngine> {
  protected:
   void SetUp() override {
     if (!GetParam().runs_here()) {
-      GTEST_SKIP() << "this CPU has no " << isa_name(GetParam().isa);
+      GTEST_SKIP() << "this CPU has no " << isa_name(GetParam().needs_here);
     }
   }
   bool has_dot_key() const { return GetParam().family->name() == "avx512"; }
@@ -60,7 +60,8 @@ class CpuGemm : public ::testing::TestWithParam<CpuEngine> {
     for (const int micro_n : {16, 32, 48, 64}) {
       for (const Decode decode : {Decode::in_registers, Decode::ahead, Decode::first_tile}) {
         for (const TileConfig& c : {config(1, micro_n, 5, 64, 32, decode), config(3, micro_n, 64, 128, 96, decode),
-                                    config(6, micro_n, 7, 64, 4096, decode), config(14, micro_n, 64, 64, 64, decode)}) {
+                                    config(6, micro_n, 7, 64, 4096, decode), config(14, micro_n, 64, 64, 64, decode),
+                                    config(32, micro_n, 64, 128, 64, decode)}) {
           if (GetParam().family->check(GetParam().device(1), problem, c)) {
             result.push_back(c);
           }

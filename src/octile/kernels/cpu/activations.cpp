@@ -17,29 +17,41 @@ namespace {
 
 constexpr std::int64_t kChunk = 512;  // Elements at a time: 2 KiB of fp32.
 
-// Places in a tile for consecutive k pairs of one row.
+// Places in a tile for consecutive values of one row: [k / group][row][group], group = Engine::activation_k.
 struct RowWriter {
   const Engine* engine;
   std::uint8_t* tile;
   std::int64_t row;
   std::int64_t rows;
 
-  // values[0, 2 * pairs) are those of k pairs [pair_begin, pair_begin + pairs).
-  void write(const float* values, std::int64_t pair_begin, std::int64_t pairs) const noexcept {
-    if (engine->value_bytes == 2) {
-      auto* out = reinterpret_cast<std::uint32_t*>(tile) + pair_begin * rows + row;
-      for (std::int64_t i = 0; i < pairs; ++i) {
-        // Grid values have 4 significant bits: the upper half of fp32 is the exact bf16.
-        const auto even = std::bit_cast<std::uint32_t>(values[2 * i]);
-        const auto odd = std::bit_cast<std::uint32_t>(values[2 * i + 1]);
-        out[i * rows] = (even >> 16U) | (odd & 0xFFFF0000U);
+  // values[0, count) are those of k [k_begin, k_begin + count), both multiples of the group.
+  void write(const float* values, std::int64_t k_begin, std::int64_t count) const noexcept {
+    const std::int64_t group = engine->activation_k;
+    const std::int64_t first = k_begin * rows + row * group;
+    if (engine->value_bytes == 4) {
+      auto* out = reinterpret_cast<float*>(tile) + first;
+      for (std::int64_t k = 0; k < count; k += 2, out += 2 * rows) {
+        out[0] = values[k] * engine->activation_factor;
+        out[1] = values[k + 1] * engine->activation_factor;
       }
-      return;
+    } else if (group == 2) {
+      write_bf16<2>(values, count, first);
+    } else {
+      write_bf16<kLongGroup>(values, count, first);
     }
-    auto* out = reinterpret_cast<float*>(tile) + (pair_begin * rows + row) * 2;
-    for (std::int64_t i = 0; i < pairs; ++i) {
-      out[2 * i * rows] = values[2 * i] * engine->activation_factor;
-      out[2 * i * rows + 1] = values[2 * i + 1] * engine->activation_factor;
+  }
+
+ private:
+  static constexpr std::int64_t kLongGroup = 32;
+
+  template <std::int64_t Group>
+  void write_bf16(const float* values, std::int64_t count, std::int64_t first) const noexcept {
+    auto* out = reinterpret_cast<std::uint16_t*>(tile) + first;
+    for (std::int64_t k = 0; k < count; k += Group, out += Group * rows) {
+      for (std::int64_t i = 0; i < Group; ++i) {
+        // Grid values have 4 significant bits: the upper half of fp32 is the exact bf16.
+        out[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[k + i]) >> 16U);
+      }
     }
   }
 };
@@ -81,7 +93,7 @@ void prepare_activations(const GemmPlan& plan, const Activation& activation, std
         engine.quantize->round_to_grid(source, x.dtype, k0, count, scale, division, values.data());
       }
       std::fill_n(values.begin() + count, padded - count, 0.0F);
-      writer.write(values.data(), k0 / 2, padded / 2);
+      writer.write(values.data(), k0, padded);
     }
   }
 }

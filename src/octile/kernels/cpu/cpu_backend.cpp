@@ -51,8 +51,8 @@ class CpuBackend final : public Backend {
   }
 
   std::span<const KernelFamily* const> families() const noexcept override {
-    static const std::array<const KernelFamily*, 4> all = {&avx512_family(), &avx2_family(), &reference_family(),
-                                                           &onednn_family()};
+    static const std::array<const KernelFamily*, 5> all = {&amx_family(), &avx512_family(), &avx2_family(),
+                                                           &reference_family(), &onednn_family()};
     return all;
   }
 

@@ -5,6 +5,7 @@
 
 #include "octile/core/env.h"
 #include "octile/core/format.h"
+#include "octile/kernels/cpu/amx_permission.h"
 
 #include <array>
 #include <cstring>
@@ -128,7 +129,10 @@ Isa isa_of(const CpuFeatures& f) noexcept {
 }
 
 Expected<Isa> usable_isa() {
-  const Isa detected = isa_of(cpu_features());
+  Isa detected = isa_of(cpu_features());
+  if (detected == Isa::amx && !amx_permission().granted) {
+    detected = Isa::avx512bf16;
+  }
   const Expected<std::string> text = env::get_text("OCTILE_CPU_ISA");
   if (!text) {
     return text.error();

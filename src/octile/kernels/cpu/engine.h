@@ -41,7 +41,8 @@ inline constexpr int kTileKinds = 3;
 
 struct TileArgs {
   int panels = 1;
-  // Activations of the row block: [k pair][row] pairs of values.
+  int rows = 1;
+  // Activations of the row block: [k / activation_k][row][activation_k] values.
   const std::uint8_t* activations = nullptr;
   // Weights of the panels. Fused and keeping: packed codes, a step of 4 k every `step_bytes`. Decoded: [k pair][panel]
   // [16 n][2 k], and `keep` is where a keeping tile leaves them in that order.
@@ -82,6 +83,7 @@ struct Engine {
   const QuantizeOps* quantize;
   int max_rows[kMaxPanels];     // Rows of a tile by panels - 1; 0: no such tile.
   std::int64_t value_bytes;     // Of an activation or a decoded weight: 2 (bf16) or 4 (fp32).
+  std::int64_t activation_k;    // Values of one row side by side in a tile of activations: a divisor of kPaddingK.
   std::int64_t partial_floats;  // Of one row and panel: 16, or 32 where even and odd k are summed apart.
   float activation_factor;      // Power of 2 on activations that makes up for one in the decoded weights.
   // For the cost model, cycles a block of 64 codes: to decode it, and to multiply it with one row.
@@ -89,9 +91,13 @@ struct Engine {
   double row_cycles;
   // The largest M at which decoding in every tile beats keeping what the first tile decoded, measured on Zen 4.
   std::int64_t decode_each_up_to_m;
+  int decoded_panels;  // The best width of tiles over decoded weights.
   DecodeFunction decode;
   // Precondition: 1 <= rows <= max_rows[panels - 1].
   TileFunction (*tile)(TileKind kind, int panels, int rows) noexcept;
+  // Called by a thread around the tiles of one unit; nullptr: nothing to do.
+  void (*begin_unit)() noexcept = nullptr;
+  void (*end_unit)() noexcept = nullptr;
 };
 
 // nullptr where this build is for another architecture.
@@ -99,5 +105,6 @@ const Engine* reference_engine() noexcept;
 const Engine* avx2_engine() noexcept;
 const Engine* avx512_fma_engine() noexcept;
 const Engine* avx512_dot_engine() noexcept;
+const Engine* amx_engine() noexcept;
 
 }  // namespace octile::cpu

@@ -158,11 +158,13 @@ constexpr Engine kEngine = {.name = "avx2",
                             .quantize = &kQuantizeAvx2,
                             .max_rows = {kMaxRows, kMaxRows, kMaxRows, kMaxRows},
                             .value_bytes = 4,
+                            .activation_k = 2,
                             .partial_floats = kPairFloats,
                             .activation_factor = 256.0F,
                             .decode_cycles = 10.0,
                             .row_cycles = 4.5,
                             .decode_each_up_to_m = 6,
+                            .decoded_panels = 4,
                             .decode = decode,
                             .tile = select_tile_in_turns<Avx2Tiles>};
 

@@ -155,11 +155,13 @@ constexpr Engine kEngine = {.name = "avx512 fma",
                             .quantize = &kQuantizeAvx2,
                             .max_rows = {kMaxRows, kMaxRows, 6, 6},
                             .value_bytes = 4,
+                            .activation_k = 2,
                             .partial_floats = kPairFloats,
                             .activation_factor = 256.0F,
                             .decode_cycles = 10.0,
                             .row_cycles = 4.2,
                             .decode_each_up_to_m = 12,
+                            .decoded_panels = 4,
                             .decode = decode,
                             .tile = select_tile_in_turns<Avx512FmaTiles>};
 

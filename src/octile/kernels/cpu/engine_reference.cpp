@@ -135,11 +135,13 @@ constexpr Engine kEngine = {.name = "reference",
                             .quantize = &kQuantizeOps,
                             .max_rows = {kMaxRows, 0, 0, 0},
                             .value_bytes = 4,
+                            .activation_k = 2,
                             .partial_floats = kPairFloats,
                             .activation_factor = 1.0F,
                             .decode_cycles = 64.0,
                             .row_cycles = 24.0,
                             .decode_each_up_to_m = 4,
+                            .decoded_panels = 1,
                             .decode = decode,
                             .tile = select_tile};
 

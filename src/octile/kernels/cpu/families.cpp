@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three families: one class, since they differ in their engines and in what the device must have.
+// The families of our own: one class, since they differ in their engines and in what the device must have.
 #include "octile/kernels/cpu/families.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/cpu/amx_permission.h"
 #include "octile/kernels/cpu/cpu_features.h"
 #include "octile/kernels/cpu/gemm.h"
 #include "octile/kernels/cpu/gemm_config.h"
@@ -23,13 +24,19 @@ struct FamilyTraits {
   const char* needs_text;
   const Engine* (*engine)() noexcept;
   const Engine* (*dot_engine)() noexcept;  // nullptr: the family has none.
+  Isa needs_here;                          // What the CPU at hand must have; `needs` but for an engine in software.
 };
 
 constexpr FamilyTraits kReference = {
-    "reference", OCTILE_HASH_REFERENCE, Isa::generic, "nothing beyond plain C++", reference_engine, nullptr};
-constexpr FamilyTraits kAvx2 = {"avx2", OCTILE_HASH_AVX2, Isa::avx2, "AVX2, FMA and F16C", avx2_engine, nullptr};
+    "reference", OCTILE_HASH_REFERENCE, Isa::generic, "nothing beyond plain C++", reference_engine, nullptr, Isa::generic};
+constexpr FamilyTraits kAvx2 = {"avx2", OCTILE_HASH_AVX2, Isa::avx2, "AVX2, FMA and F16C", avx2_engine, nullptr, Isa::avx2};
 constexpr FamilyTraits kAvx512 = {"avx512",          OCTILE_HASH_AVX512, Isa::avx512, "AVX-512 F, BW, VL and DQ",
-                                  avx512_fma_engine, avx512_dot_engine};
+                                  avx512_fma_engine, avx512_dot_engine,  Isa::avx512};
+
+constexpr FamilyTraits amx_traits(const Engine* (*engine)() noexcept, Isa needs_here) noexcept {
+  return {"amx",  OCTILE_HASH_AMX, Isa::amx,  "AMX-BF16 tiles beside AVX-512 BF16 and VBMI, and the kernel's permission",
+          engine, nullptr,         needs_here};
+}
 
 bool has_dot(Isa isa) noexcept { return isa >= Isa::avx512bf16; }
 
@@ -53,8 +60,8 @@ class GemmFamily final : public KernelFamily {
       return isa.error();
     }
     if (*isa < traits_.needs) {
-      return make_error(ErrorCode::unavailable, "{} needs {}; this CPU may use '{}'", traits_.name, traits_.needs_text,
-                        device.arch);
+      return make_error(ErrorCode::unavailable, "{} needs {}; this CPU may use '{}'{}", traits_.name, traits_.needs_text,
+                        device.arch, traits_.needs == Isa::amx ? amx_refusal() : "");
     }
     return {};
   }
@@ -122,7 +129,7 @@ class GemmFamily final : public KernelFamily {
       return usable.error();
     }
     const GemmConfig parsed = *parse_gemm_config(config, has_dot_key());
-    const Isa needed = parsed.dot ? Isa::avx512bf16 : traits_.needs;
+    const Isa needed = parsed.dot ? Isa::avx512bf16 : traits_.needs_here;
     if (*usable < needed) {
       return make_error(ErrorCode::unavailable, "{} needs {}; the CPU at hand may use '{}'", traits_.name, isa_name(needed),
                         isa_name(*usable));
@@ -156,13 +163,13 @@ class GemmFamily final : public KernelFamily {
                         "{}: numerics=baseline is not to be had on a CPU, whose vendor keeps its own order of additions",
                         traits_.name);
     }
-    // All fp32 engines add in the same order and give the same bits; VDPBF16PS adds otherwise. One order serves all M, and
-    // where VDPBF16PS exists it is that one.
-    if (problem.batch_invariant && has_dot(isa) && !config.dot) {
-      return make_error(
-          ErrorCode::invalid_argument,
-          "{}: with batch_invariant, want the avx512 family with DOT = 1 on '{}', got another order of additions",
-          traits_.name, isa_name(isa));
+    // All fp32 engines add in the same order and give the same bits; VDPBF16PS and AMX's tiles each add otherwise. One order
+    // serves all M: that of the fastest instructions at hand.
+    const bool is_the_one = isa == Isa::amx ? traits_.needs == Isa::amx : !has_dot(isa) || config.dot;
+    if (problem.batch_invariant && !is_the_one) {
+      return make_error(ErrorCode::invalid_argument,
+                        "{}: with batch_invariant, want the {} on '{}', got another order of additions", traits_.name,
+                        isa == Isa::amx ? "amx family" : "avx512 family with DOT = 1", isa_name(isa));
     }
     return check_for_engine(config, *engine_for(config.dot), problem.n, problem.k);
   }
@@ -183,6 +190,13 @@ const KernelFamily& avx2_family() {
 const KernelFamily& avx512_family() {
   static const GemmFamily family(kAvx512);
   return family;
+}
+const KernelFamily& amx_family() {
+  static const GemmFamily family(amx_traits(amx_engine, Isa::amx));
+  return family;
+}
+std::unique_ptr<KernelFamily> make_amx_family(const Engine* (*engine)() noexcept, Isa needs_here) {
+  return std::make_unique<GemmFamily>(amx_traits(engine, needs_here));
 }
 
 }  // namespace octile::cpu

@@ -133,6 +133,7 @@ void run_strip(const Call& call, const Unit& unit, const Pass& pass, const Strip
   std::int64_t lines_asked = 0;
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t rows = tiles.size(t);
+    tile.rows = static_cast<int>(rows);
     const std::int64_t row = unit.row_begin + tiles.begin(t);
     const TileKind kind = kind_of_tile(plan.config.decode, t, tiles.parts);
     tile.activations = call.activations + (row * plan.padded_k + pass.k_begin * rows) * engine.value_bytes;
@@ -149,7 +150,7 @@ void run_strip(const Call& call, const Unit& unit, const Pass& pass, const Strip
       tile.weights = codes;
       tile.prefetch_bytes = plan.config.prefetch_bytes;
     }
-    engine.tile(kind, work.strip.panels, static_cast<int>(rows))(tile);
+    engine.tile(kind, work.strip.panels, tile.rows)(tile);
   }
 }
 
@@ -157,6 +158,9 @@ void run_strip(const Call& call, const Unit& unit, const Pass& pass, const Strip
 void run_unit(const Call& call, const Unit& unit, std::uint8_t* scratch, const std::uint8_t* next_codes) noexcept {
   const GemmPlan& plan = call.plan;
   auto* partial = reinterpret_cast<float*>(scratch + plan.decoded_bytes());
+  if (plan.engine->begin_unit != nullptr) {
+    plan.engine->begin_unit();
+  }
   for (std::int64_t k = 0; k < plan.padded_k; k += plan.config.block_k) {
     const std::int64_t count = std::min(plan.config.block_k, plan.padded_k - k);
     const Pass pass = {k, count, k == 0, k + count == plan.padded_k};
@@ -180,6 +184,9 @@ void run_unit(const Call& call, const Unit& unit, std::uint8_t* scratch, const s
       work.prefetch = {next, plan.config.prefetch_bytes > 0 && next != nullptr ? lines : 0};
       run_strip(call, unit, pass, work);
     });
+  }
+  if (plan.engine->end_unit != nullptr) {
+    plan.engine->end_unit();
   }
 }
 

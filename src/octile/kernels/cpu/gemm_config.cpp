@@ -17,7 +17,7 @@ struct Key {
   const char* name;
   std::int64_t low, high, multiple;
 };
-constexpr Key kMicroM = {"MICRO_M", 1, 16, 1};
+constexpr Key kMicroM = {"MICRO_M", 1, 32, 1};
 constexpr Key kMicroN = {"MICRO_N", kPanelColumns, kGroupColumns, kPanelColumns};
 constexpr Key kBlockM = {"BLOCK_M", 1, 65536, 1};
 constexpr Key kBlockN = {"BLOCK_N", kGroupColumns, 4096, kGroupColumns};

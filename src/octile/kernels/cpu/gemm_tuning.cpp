@@ -39,10 +39,11 @@ std::int64_t block_k_for_l2(const Engine& engine, const Machine& machine, std::i
   return even_block_k(padded_k, std::clamp(fitting, 4 * kPaddingK, kLargestBlockK));
 }
 
-// The tile that needs the fewest row blocks, the widest among equals: a wide tile reads each activation for more columns.
+// Over codes the widest tile, since each activation is read for more columns and each code decoded for more rows; over
+// decoded weights the engine's best.
 void set_tile(const Engine& engine, std::int64_t m, GemmConfig& config) noexcept {
   const int widest = widest_panels(engine);
-  int best = widest;
+  int best = engine.decoded_panels;
   if (config.decode == Decode::in_registers) {
     // Only where a slightly narrower tile saves a whole decoding of the weights.
     const int narrower = widest - 1;
