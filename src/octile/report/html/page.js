@@ -219,8 +219,8 @@
       drawLone(svg, "own", points, x, y, (point) => point.own, none, none);
     }
     drawLine(svg, "choice", points, x, y, (point) => point.choice);
-    const size = points.length > 60 ? 14 : 38;
-    svg.append("g").selectAll(null).data(points).enter().append("path")
+    const size = points.length > 400 ? 5 : points.length > 60 ? 14 : 38;
+    svg.append("g").attr("class", points.length > 400 ? "dense" : "").selectAll(null).data(points).enter().append("path")
       .attr("class", (point) => dotClass(point.serves)).attr("d", (point) => symbolOf(point.serves, size))
       .attr("transform", (point) => `translate(${x(point.m)},${y(point.choice)})`);
     svg.append("g").selectAll(null).data(points.flatMap((point) => point.published.map(([name, us]) => ({ m: point.m, name, us }))))
