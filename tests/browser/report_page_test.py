@@ -306,7 +306,7 @@ class ReportPage(unittest.TestCase):
         self.assertTrue(all(text.startswith("down") for text in self.shown(0)))
 
     def test_fits_every_width_in_both_schemes(self):
-        for source, name in ((self.h200(), "h200"), (self.many_points(), "many")):
+        for source, name in ((self.h200(), "h200"), (self.many_points(), "many"), (self.curves(), "curves")):
             self.open(source)
             for width in WIDTHS:
                 for scheme in SCHEMES:
@@ -318,6 +318,29 @@ class ReportPage(unittest.TestCase):
                         self.assertEqual(self.js(CUT_OFF), [])
                         self.assertEqual(self.js(FAINT, LEAST_CONTRAST), [])
                         self.screenshot(f"{name}-{width}-{scheme}", width)
+
+    def curves(self):
+        """What `--all-m --compare` writes: hundreds of points, our own families alone, times of others."""
+        def point(shape, m):
+            own = {"own_us": 12.0 + m / 90 + m % 3, "own_kernel": 'hopper_wgmma {"BM": 64}', "own_ratio": 1.4,
+                   "own_ratio_lo": 1.3, "own_ratio_hi": 1.5}
+            published = [{"name": "a_ladder", "us": 13.0 + m / 80}, {"name": "another", "us": 18.0}] if m % 64 == 1 else []
+            return row(shape, m, **own, published=published)
+        ms = [*range(1, 513), *range(528, 16385, 496)]
+        return record([point("qkv", m) for m in ms], all_m=True, published_from="theirs.csv",
+                      left_out=[{"shape": "qkv", "n": 6144, "k": 4096, "m": [20000], "reason": "it did not fit the time budget"}])
+
+    def test_curves_show_our_families_alone_and_published_times(self):
+        self.open(self.curves())
+        self.assertEqual(self.js("return document.querySelectorAll('.plot .series.own').length;"), 1)
+        self.assertEqual(self.js("return document.querySelectorAll('.plot .foreign').length;"), 2 * 8)
+        legend = self.js("return document.querySelector('#plot-legend').innerText;")
+        for text in ("own families alone", "a_ladder (from theirs.csv, other run)", "another (from theirs.csv, other run)"):
+            self.assertIn(text, legend)
+        readout = self.js("return document.querySelector('.plot .readout').innerText;")
+        self.assertIn("own families alone", readout)
+        self.assertIn("a_ladder, other run", readout)
+        self.assertFalse(self.js("return [...document.querySelectorAll('.plot path')].some(p => /NaN|Infinity/.test(p.getAttribute('d')));"))
 
     def many_points(self):
         """What `--thorough` may measure: more M than a heat map has columns, long names, times from 1 µs to 1 s."""

@@ -124,6 +124,37 @@ TEST_F(MainJobTest, TuneBenchVerifyExplain) {
   }
 }
 
+TEST_F(MainJobTest, CurvesOverEveryMWithPublishedTimesAndTheirPageAgain) {
+  ASSERT_EQ(run(on_small_weight({"tune", "--m", "1,5", "--time-budget", "20s"})).status, 0);
+  const std::string theirs = write("theirs.csv", "N,K,M,ladder_us\n1024,1088,2,7.5\n4096,1088,2,9\n");
+  const RunResult result = run(on_small_weight({"bench", "--all-m", "--max-m", "9", "--compare", theirs, "--time-budget",
+                                                "60s", "--json", path("curves.json"), "--html", path("curves.html")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, testing::AllOf(HasSubstr("Cliffs of linear, the choice:"),
+                                         HasSubstr("Cliffs of linear, our own families alone:"),
+                                         HasSubstr("1 of 9 rows have published times of the 2 points of ")));
+  const Json curves = Json::parse(read_file(path("curves.json")), nullptr, false);
+  ASSERT_FALSE(curves.is_discarded());
+  EXPECT_EQ(curves["all_m"], true);
+  EXPECT_TRUE(curves["cliffs"].is_array());
+  EXPECT_EQ(curves["left_out"], Json::array());
+  EXPECT_EQ(curves["published_from"], theirs);
+  ASSERT_EQ(curves["rows"].size(), 9U) << result.out;
+  for (const Json& row : curves["rows"]) {
+    EXPECT_GT(row["own_us"].get<double>(), 0) << row.dump();
+    EXPECT_NE(row["own_kernel"], "");
+    EXPECT_LE(row["own_ratio_lo"].get<double>(), row["own_ratio_hi"].get<double>());
+    EXPECT_EQ(row["published"].size(), row["m"] == 2 ? 1U : 0U);
+  }
+  ASSERT_EQ(run({"report", path("curves.json"), "--html", path("again.html")}).status, 0);
+  EXPECT_EQ(points_table_of(path("again.html")), points_table_of(path("curves.html")));
+  EXPECT_THAT(points_table_of(path("again.html")), HasSubstr("own kernel"));
+
+  const RunResult broken = run(on_small_weight({"bench", "--m", "1", "--compare", write("broken.csv", "N,K\n")}));
+  EXPECT_EQ(broken.status, 2);
+  EXPECT_THAT(broken.err, testing::AllOf(HasSubstr("--compare: "), HasSubstr("got no M")));
+}
+
 TEST_F(MainJobTest, TuneFromALogTunesWhatWasRunHere) {
   const std::string here = run_json({"devices", "--json"})[0]["device_name"].get<std::string>();
   const auto line = [](const std::string& device, int m, int count) {

@@ -70,6 +70,19 @@ TEST_F(Choosing, TheIntervalThatHoldsMServesWithItsKeyAndItsProof) {
   EXPECT_THAT(explanation.reason, HasSubstr("1.25x the baseline"));
 }
 
+TEST_F(Choosing, OurFamiliesAloneAreTheTablesTilesAndElseTheHeuristic) {
+  const Plan p = plan(table({entry(1, 16, "ours", 8, 1.5), baseline_entry(17, 64)}));
+  EXPECT_EQ(p.own_choice(16).kind, ChoiceKind::tile);
+  EXPECT_EQ(p.own_choice(16).config.get("tile", 0), 8);
+  for (const std::int64_t m : {17, 1000}) {
+    const Choice own = p.own_choice(m);
+    EXPECT_EQ(p.choose(m).family, &vendor);
+    EXPECT_EQ(own.kind, ChoiceKind::heuristic);
+    EXPECT_EQ(own.family, &ours);
+    EXPECT_THAT(own.reason, HasSubstr("our own families alone"));
+  }
+}
+
 TEST_F(Choosing, KillSwitchOffIsTheBaselineAndReadsNoTable) {
   const Plan p = Plan::from_lookup(&backend, backend.info, problem, in_table(table({entry(1, 64, "ours", 8, 1.5)})), false);
   EXPECT_EQ(p.choose(8).kind, ChoiceKind::baseline);

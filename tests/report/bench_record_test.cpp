@@ -128,5 +128,27 @@ TEST(BenchRecord, AFileThatIsNotThereIsAnErrorThatNamesIt) {
   EXPECT_THAT(record.error().message, HasSubstr(directory.file("none.json")));
 }
 
+TEST(BenchRecord, CurvesReadBackTheSame) {
+  const BenchResult result = test::curve_result();
+  const BenchRecord record = parsed(bench_json(result));
+  EXPECT_EQ(bench_json(record.result), bench_json(result));
+  EXPECT_THAT(record.facts, ElementsAre()) << "what the curves say of themselves is no fact of the machine";
+}
+
+TEST(BenchRecord, BrokenPartsOfCurvesAreNamed) {
+  EXPECT_THAT(error_of(with_row(R"({"n": 1, "k": 1, "m": 1, "published": {}})")),
+              HasSubstr("F: row 2: \"published\": wanted a list"));
+  EXPECT_THAT(error_of(with_row(R"({"n": 1, "k": 1, "m": 1, "published": [3]})")),
+              HasSubstr("F: row 2: published 1: wanted an object"));
+  EXPECT_THAT(error_of(with_row(R"({"n": 1, "k": 1, "m": 1, "published": [{"name": "a", "us": -1}]})")),
+              HasSubstr("F: row 2: published 1: \"us\""));
+  EXPECT_THAT(error_of(R"({"rows": [], "left_out": [{"n": 1, "k": 1, "m": [1, 0]}]})"),
+              HasSubstr("F: left_out 1: \"m\": wanted a list of whole numbers from 1"));
+  EXPECT_THAT(error_of(R"({"rows": [], "left_out": [{"n": 1, "k": 1, "m": [18446744073709551615]}]})"),
+              HasSubstr("wanted a list of whole numbers"));
+  EXPECT_THAT(error_of(R"({"rows": [], "missing": [1]})"), HasSubstr("\"missing\": wanted a list of strings"));
+  EXPECT_THAT(error_of(R"({"rows": [], "all_m": 1})"), HasSubstr("\"all_m\": wanted true or false"));
+}
+
 }  // namespace
 }  // namespace octile

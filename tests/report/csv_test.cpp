@@ -12,7 +12,7 @@ namespace octile {
 namespace {
 
 // The records of `text`: fields in quotes may hold anything, doubled quotes are one.
-std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
+std::vector<std::vector<std::string>> parse_by_rules(const std::string& text) {
   std::vector<std::vector<std::string>> records;
   std::vector<std::string> record;
   std::string field;
@@ -66,7 +66,7 @@ TEST(Csv, WhateverIsWrittenReadsBack) {
         field += alphabet[random() % alphabet.size()];
       }
     }
-    const auto records = parse_csv(csv_record(fields) + csv_record({"next"}));
+    const auto records = parse_by_rules(csv_record(fields) + csv_record({"next"}));
     ASSERT_EQ(records.size(), 2U);
     EXPECT_EQ(records[0], fields);
     EXPECT_EQ(records[1], std::vector<std::string>{"next"});
@@ -92,6 +92,33 @@ TEST(Csv, WhatIsNoNumberIsEmpty) {
   EXPECT_EQ(csv_number(std::nullopt), "");
   EXPECT_EQ(csv_number(std::numeric_limits<double>::quiet_NaN()), "");
   EXPECT_EQ(csv_number(std::numeric_limits<double>::infinity()), "");
+}
+
+TEST(ParseCsv, ReadsWhatIsWrittenWhateverTheFields) {
+  const std::vector<std::vector<std::string>> records = {{"a", "b,c", ""}, {"\"", "line\nbreak\r\n", "x\"y"}, {"", "", ""}};
+  std::string text;
+  for (const auto& record : records) {
+    text += csv_record(record);
+  }
+  const auto read = parse_csv(text, "F");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, records);
+}
+
+TEST(ParseCsv, LinesMayEndAsOnUnixOrNotAtAll) {
+  const std::vector<std::vector<std::string>> records = {{"a", "b"}, {"c", ""}};
+  for (const char* text : {"a,b\nc,\n", "a,b\n\nc,", "a,b\r\nc,\r\n"}) {
+    const auto read = parse_csv(text, "F");
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(*read, records) << text;
+  }
+  EXPECT_TRUE(parse_csv("", "F").value().empty());
+}
+
+TEST(ParseCsv, StrayQuotesAreErrors) {
+  EXPECT_NE(parse_csv("a,\"b", "F").error().message.find("F: the quote before \"b\" does not end"), std::string::npos);
+  EXPECT_NE(parse_csv("\"a\"b", "F").error().message.find("wanted a comma"), std::string::npos);
+  EXPECT_NE(parse_csv("a\"b\"", "F").error().message.find("quote in the middle"), std::string::npos);
 }
 
 }  // namespace

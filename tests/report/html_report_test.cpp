@@ -210,7 +210,7 @@ TEST(HtmlReport, CliffsAreListedWithTheirDefinition) {
   above.chosen_us = 13;
   const std::string page = bench_html(record_of({below, above}), "");
   EXPECT_THAT(page, AllOf(HasSubstr("1.10 \u00D7 next M / M"), HasSubstr("64 \u2192 65"), HasSubstr("1.30x")));
-  EXPECT_EQ(data_of(page)["cliffs"], nlohmann::json::parse(R"([{"group": 0, "m": 65}])"));
+  EXPECT_EQ(data_of(page)["cliffs"], nlohmann::json::parse(R"([{"group": 0, "curve": "choice", "m": 65}])"));
   EXPECT_THAT(bench_html(record_of({below}), ""), HasSubstr("There is none"));
 }
 
@@ -269,6 +269,30 @@ TEST(HtmlReport, ATuningShowsEveryPointItsFailuresAndItsFiles) {
   }
   EXPECT_EQ(data_of(page)["points"].size(), 2U);
   EXPECT_THAT(page, Not(HasSubstr("git checkout")));
+}
+
+TEST(HtmlReport, CurvesShowOurFamiliesAloneTheirCliffsAndWhatIsMissing) {
+  BenchRecord record;
+  record.result = test::curve_result();
+  const std::string page = bench_html(record, "");
+  const nlohmann::json data = data_of(page);
+  EXPECT_EQ(data["points"][1]["own"], 15);
+  EXPECT_EQ(data["points"][1]["own_kernel"], "hopper_wgmma");
+  EXPECT_EQ(data["published"], nlohmann::json({"their_ladder"}));
+  EXPECT_EQ(data["published_from"], "theirs.csv");
+  EXPECT_EQ(data["points"][1]["published"], nlohmann::json::parse("[[0, 11.5]]"));
+  EXPECT_EQ(data["points"][0]["published"], nlohmann::json::array());
+  const std::string cliffs = between(page, "<section id=\"cliffs\">", "</section>");
+  EXPECT_THAT(cliffs, AllOf(HasSubstr("our own families alone"), HasSubstr("the choice"), HasSubstr("hopper_wgmma")));
+  EXPECT_THAT(page, AllOf(HasSubstr("own \u00B5s</th>"), HasSubstr("vendor / own</th>"), HasSubstr("are from theirs.csv"),
+                          HasSubstr("Not measured: qkv, 2 of its M: it did not fit the time budget: 4, 6")));
+  const std::string table = between(page, "id=\"points-table\"", "</table>");
+  EXPECT_EQ(count(between(table, "<thead>", "</thead>"), "<th "),
+            count(between(table, "<tr data-group=", "</tr>"), "<td") + 1)
+      << "a cell for each column";
+  // Without them there is nothing of it.
+  EXPECT_THAT(own_part(bench_html(record_of({usual_row("qkv", 1)}), "")),
+              AllOf(Not(HasSubstr("own \u00B5s</th>")), Not(HasSubstr("Own families alone")), Not(HasSubstr("are from"))));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "octile/report/json_report.h"
 
 #include "octile/report/text_report.h"
+#include "report/rows.h"
 
 #include <nlohmann/json.hpp>
 
@@ -246,6 +247,53 @@ TEST(TextReport, MarkdownOfVariablesEscapesBars) {
   const std::string page = env_markdown(variables);
   EXPECT_THAT(page, testing::HasSubstr("## Section"));
   EXPECT_THAT(page, testing::HasSubstr("| `A` | one of a\\|b | `a` | Does \\| things. |"));
+}
+
+TEST(JsonReport, CurvesHaveOurFamiliesAloneCliffsAndWhatWasLeftOut) {
+  const Json json = parsed(bench_json(test::curve_result()));
+  EXPECT_EQ(keys_of(json),
+            (std::vector<std::string>{"device_name", "octile_version", "kernel_source_hash", "date", "unit", "protocol",
+                                      "rows", "published_from", "all_m", "cliffs", "left_out", "missing", "notes"}));
+  std::vector<std::string> fields = kRowFields;
+  for (const char* field : {"own_us", "own_kernel", "own_ratio", "own_ratio_lo", "own_ratio_hi", "own_vs_vendor",
+                            "own_vs_vendor_lo", "own_vs_vendor_hi", "published"}) {
+    fields.emplace_back(field);
+  }
+  for (const Json& row : json["rows"]) {
+    EXPECT_EQ(keys_of(row), fields);
+  }
+  EXPECT_EQ(json["rows"][1]["own_us"], 15);
+  EXPECT_EQ(json["rows"][1]["published"], Json::parse(R"([{"name": "their_ladder", "us": 11.5}])"));
+  ASSERT_EQ(json["cliffs"].size(), 2U);
+  EXPECT_EQ(keys_of(json["cliffs"][0]), (std::vector<std::string>{"shape", "n", "k", "curve", "kind", "from_m", "from_us",
+                                                                  "from_kernel", "to_m", "to_us", "to_kernel", "ratio"}));
+  EXPECT_EQ(json["cliffs"][0]["curve"], "choice");
+  EXPECT_EQ(json["cliffs"][0]["from_m"], 2);
+  EXPECT_EQ(json["cliffs"][1]["curve"], "own");
+  EXPECT_EQ(json["cliffs"][1]["to_m"], 2);
+  EXPECT_EQ(json["cliffs"][1]["to_kernel"], "hopper_wgmma");
+  EXPECT_EQ(json["left_out"][0]["m"], (Json{4, 6}));
+  EXPECT_EQ(json["left_out"][0]["reason"], "it did not fit the time budget");
+  EXPECT_EQ(json["missing"], (Json{"qkv m=5: own wrong"}));
+}
+
+TEST(JsonReport, CurvesWithoutACliffHaveAnEmptyList) {
+  BenchResult result = test::curve_result();
+  result.rows.clear();
+  result.left_out.clear();
+  const Json json = parsed(bench_json(result));
+  EXPECT_EQ(json["cliffs"], Json::array());
+  EXPECT_EQ(json["left_out"], Json::array());
+}
+
+TEST(JsonReport, AVerificationOfEveryMHasItsListsAlsoWhereNothingWasTimed) {
+  VerifyResult result;
+  result.all_m = true;
+  const Json json = parsed(verify_json(result));
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"ok", "findings", "advice", "cliffs", "files"}));
+  EXPECT_EQ(json["cliffs"], Json::array());
+  result.all_m = false;
+  EXPECT_EQ(keys_of(parsed(verify_json(result))), (std::vector<std::string>{"ok", "findings"}));
 }
 
 }  // namespace

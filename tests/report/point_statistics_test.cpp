@@ -118,6 +118,20 @@ TEST(PointStatistics, CliffsLookPastWhatWasNotMeasuredAndTakeAnMOnce) {
   EXPECT_EQ(cliffs[0].cliff.to.m, 66);
 }
 
+TEST(PointStatistics, CliffsOfOurFamiliesAloneStandBesideThoseOfTheChoice) {
+  std::vector<BenchRow> rows{point("a", 1, 10), point("a", 2, 10), point("a", 3, 10)};
+  rows[0].own_us = 10;
+  rows[1].own_us = 0;
+  rows[2].own_us = 40;
+  rows[2].own_kernel = "hopper_wgmma {\"BM\": 64}";
+  const auto cliffs = cliffs_of(rows, group_points(rows));
+  ASSERT_EQ(cliffs.size(), 1U);
+  EXPECT_EQ(cliffs[0].curve, Curve::own);
+  EXPECT_EQ(cliffs[0].cliff.from.m, 1);
+  EXPECT_EQ(cliffs[0].cliff.to.m, 3);
+  EXPECT_EQ(cliffs[0].cliff.to.kernel, "hopper_wgmma");
+}
+
 TEST(PointStatistics, AHeatMapHasARowAnMAndACellAGroup) {
   const std::vector<BenchRow> rows{point("a", 2, 1, 1.5), point("b", 1, 1, 2.0), point("b", 2, 1, 3.0)};
   const auto groups = group_points(rows);

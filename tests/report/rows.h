@@ -41,4 +41,33 @@ inline BenchRow usual_row(const std::string& shape, std::int64_t m) {
   return row;
 }
 
+// The same of a curve: with our own families alone beside it.
+inline BenchRow curve_row(const std::string& shape, std::int64_t m, double chosen_us, double own_us) {
+  BenchRow row = usual_row(shape, m);
+  row.chosen_us = chosen_us;
+  row.own_us = own_us;
+  row.own_kernel = "hopper_wgmma {\"BM\": 64}";
+  row.own_ratio = 1.6;
+  row.own_ratio_lo = 1.5;
+  row.own_ratio_hi = 1.7;
+  row.own_vs_vendor = 1.2;
+  row.own_vs_vendor_lo = 1.1;
+  row.own_vs_vendor_hi = 1.3;
+  return row;
+}
+
+// A step of the choice from 2 to 3, one of our own families from 1 to 2, a part that is missing, published times.
+inline BenchResult curve_result() {
+  BenchResult result;
+  result.device_name = "NVIDIA_H200";
+  result.all_m = true;
+  result.rows = {curve_row("qkv", 1, 10, 10), curve_row("qkv", 2, 10.1, 15), curve_row("qkv", 3, 14, 15)};
+  result.rows[1].published = {{"their_ladder", 11.5}};
+  result.published_from = "theirs.csv";
+  result.left_out = {{"qkv", 6144, 4096, {4, 6}, "it did not fit the time budget"}};
+  result.missing = {"qkv m=5: own wrong"};
+  result.notes = {"a note"};
+  return result;
+}
+
 }  // namespace octile::test

@@ -229,5 +229,116 @@ TEST(Bench, AChoiceThatFailsIsMissingWithItsReason) {
   EXPECT_THAT(result->missing[0], HasSubstr("wrong"));
 }
 
+// A table for "small" whose tile serves up to 16 and whose baseline serves above, and one of neither.
+class BenchCurvesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    TuneOptions tune = tune_options(directory_.path(), "");
+    tune.shapes = {{"small", 48, 64}};
+    tune.m_list = {1, 16, 17, 64};
+    ASSERT_TRUE(tune_simulated(tune, kScenario).has_value());
+  }
+  BenchOptions options() const {
+    BenchOptions options = bench_options(directory_.path());
+    options.shapes = {{"small", 48, 64}};
+    options.m_list.clear();
+    options.all_m = true;
+    options.max_m = 40;
+    return options;
+  }
+
+  // The heuristic, v = 0, is a third faster than the baseline up to 16, and takes twice as long above.
+  static constexpr const char* kScenario = "ratio:0:1.5,ratio:0:0.5@17,ratio:1:0.4,ratio:2:0.4,ratio:3:0.4,ratio:4:0.4";
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(BenchCurvesTest, EveryMIsMeasuredWithOurFamiliesAloneBesideTheChoice) {
+  const auto result = bench_simulated(options(), kScenario);
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_TRUE(result->all_m);
+  EXPECT_THAT(result->missing, IsEmpty());
+  EXPECT_THAT(result->left_out, IsEmpty());
+  ASSERT_THAT(result->rows, SizeIs(40));
+  for (std::size_t i = 0; i < result->rows.size(); ++i) {
+    const BenchRow& row = result->rows[i];
+    EXPECT_EQ(row.m, static_cast<std::int64_t>(i) + 1);
+    EXPECT_THAT(row.own_kernel, HasSubstr("fake_tile"));
+    EXPECT_EQ(row.rounds, 8);
+    if (row.m <= 16) {
+      EXPECT_EQ(row.choice, "tile");
+      EXPECT_EQ(row.own_us, row.chosen_us) << "the choice is one of ours: one lane serves both";
+      EXPECT_EQ(row.own_ratio, row.ratio);
+    } else {
+      EXPECT_EQ(row.choice, "baseline");
+      EXPECT_NEAR(row.own_ratio, 0.5, 0.02);
+      EXPECT_NEAR(row.own_vs_vendor, 0.5, 0.02);
+      EXPECT_LT(row.own_ratio_lo, row.own_ratio_hi);
+    }
+  }
+}
+
+TEST_F(BenchCurvesTest, ABudgetLeavesACoarserGridAndSaysWhatItLeftOut) {
+  BenchOptions tight = options();
+  tight.time_budget_s = 6;
+  const SimulatedBackend backend(parse_scenario(std::string(kScenario) + ",cost:100"));
+  const auto result = bench_with(tight, simulated_hooks(backend));
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_LE(backend.now_s(), 1.1 * tight.time_budget_s);
+  ASSERT_THAT(result->left_out, SizeIs(1));
+  const LeftOut& left_out = result->left_out[0];
+  EXPECT_EQ(left_out.shape, "small");
+  EXPECT_EQ(left_out.n, 48);
+  EXPECT_THAT(left_out.reason, HasSubstr("time budget"));
+  EXPECT_EQ(result->rows.size() + left_out.m.size() + result->missing.size(), 40U);
+  ASSERT_GE(result->rows.size(), 7U);
+  std::vector<std::int64_t> measured;
+  for (const BenchRow& row : result->rows) {
+    measured.push_back(row.m);
+  }
+  for (const std::int64_t m : {1, 2, 4, 8, 16, 32, 40}) {
+    EXPECT_THAT(measured, testing::Contains(m)) << "the coarse grid comes first";
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(left_out.m));
+}
+
+TEST_F(BenchCurvesTest, AListRestrictsThem) {
+  BenchOptions few = options();
+  few.max_m = 0;
+  few.m_list = {20, 3};
+  const auto result = bench_simulated(few, kScenario);
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  ASSERT_THAT(result->rows, SizeIs(2));
+  EXPECT_EQ(result->rows[0].m, 3);
+  EXPECT_GT(result->rows[1].own_us, result->rows[1].chosen_us);
+  few.max_m = 30;
+  EXPECT_THAT(bench_simulated(few, kScenario).error().message, HasSubstr("largest M"));
+  few = options();
+  few.max_m = -1;
+  EXPECT_THAT(bench_simulated(few, kScenario).error().message, HasSubstr("got -1"));
+}
+
+TEST_F(BenchCurvesTest, WithoutALargestMTheyEndEarlierOnACpuAndSaySo) {
+  BenchOptions open = options();
+  open.max_m = 0;
+  open.time_budget_s = 1;
+  const auto result = bench_simulated(open, kScenario);
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  ASSERT_FALSE(result->left_out.empty());
+  EXPECT_THAT(result->notes, testing::Contains(HasSubstr("curves end at M = 2048 on a CPU")));
+  EXPECT_LE(result->left_out[0].m.back(), 2048);
+}
+
+TEST_F(BenchCurvesTest, ATileOfOursThatFailsLeavesTheRowAndIsNoted) {
+  const auto result = bench_simulated(options(), std::string(kScenario) + ",wrong:0");
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_THAT(result->missing, SizeIs(16)) << "there the tile is the choice";
+  ASSERT_THAT(result->rows, SizeIs(24));
+  for (const BenchRow& row : result->rows) {
+    EXPECT_EQ(row.own_us, 0);
+    EXPECT_THAT(row.note, HasSubstr("our own families alone: fake_tile wrong"));
+    EXPECT_GT(row.ratio, 0);
+  }
+}
+
 }  // namespace
 }  // namespace octile::test

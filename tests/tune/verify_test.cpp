@@ -270,5 +270,23 @@ TEST_F(VerifyEveryMTest, AFieldTableStaysAndATableOfOursGoesBeforeIt) {
   EXPECT_TRUE(again->ok()) << again->findings[0].message;
 }
 
+TEST_F(VerifyEveryMTest, WhereNothingCouldBeTimedThereAreNoCliffsAndTheResultKnowsWhatWasAsked) {
+  tune_ends("ratio:0:1.5");
+  clear_table_cache();
+  VerifyOptions options;
+  options.device = "fake";
+  options.tables = directory_.path();
+  options.all_m = true;
+  options.every_m_up_to = 4;
+  options.random_ms = 0;
+  options.time_budget_s = 1e-9;
+  const SimulatedBackend backend(parse_scenario("ratio:0:1.5"));
+  const auto result = verify_with(options, simulated_hooks(backend));
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_TRUE(result->all_m);
+  EXPECT_THAT(result->cliffs, IsEmpty());
+  EXPECT_THAT(result->entries, IsEmpty());
+}
+
 }  // namespace
 }  // namespace octile::test

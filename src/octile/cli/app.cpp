@@ -45,6 +45,7 @@ CLI::Option* add_parsed(CLI::App& command, const char* name, T& target, const ch
 }
 
 Expected<std::int64_t> parse_dimension(std::string_view text) { return parse_positive(text, kMaxDimension); }
+Expected<std::int64_t> parse_m(std::string_view text) { return parse_positive(text, kMaxM); }
 Expected<std::int64_t> parse_ranks(std::string_view text) { return parse_positive(text, kMaxTensorParallel); }
 Expected<std::int64_t> parse_seed(std::string_view text) {
   return parse_positive(text, std::numeric_limits<std::int64_t>::max());
@@ -221,6 +222,18 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_measuring(*command, args.bench.measure);
   add_m_list(*command, args.bench.measure.m_list,
              "Numbers of tokens, as 1,4,16 (default on a CPU: powers of two up to 1024)", false);
+  CLI::Option* all_m = command->add_flag(
+      "--all-m", args.bench.all_m,
+      "Curves: every M up to 512, each sixteenth above, from coarse to fine as far as --time-budget goes; our own families "
+      "alone are timed as well, and cliffs are listed. --m or --max-m restricts it");
+  add_parsed<parse_m>(*command, "--max-m", args.bench.max_m, "M",
+                      "With --all-m: the largest M (default 16384, on a CPU 2048)")
+      ->needs(all_m)
+      ->excludes(command->get_option("--m"));
+  command
+      ->add_option("--compare", args.bench.compare,
+                   "Put published times beside the rows: a CSV file with columns N, K, M and one column NAME_us a kernel")
+      ->type_name("FILE");
   add_search_path(*command, args.bench.measure.tables);
   add_scope(*command, args.bench.measure.scope);
   add_pdl(*command, args.bench.measure.pdl);
@@ -242,7 +255,8 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
       "Ratios are other / choice: above 1 Octile's choice is faster; in brackets the 95 % interval.\n\n"
       "Examples:\n"
       "  octile bench --model qwen3-8b --time-budget 1m\n"
-      "  octile bench --model qwen3-8b --m 1,4,16,64,256 --tables ./tables --json report.json --csv report.csv");
+      "  octile bench --model qwen3-8b --m 1,4,16,64,256 --tables ./tables --json report.json --csv report.csv\n"
+      "  octile bench --model qwen3-8b --device cuda:0 --all-m --time-budget 20m --json curves.json --html curves.html");
   command->callback([&] { action = [&] { return run_bench(args.bench, args.command_line); }; });
 }
 

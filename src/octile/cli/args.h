@@ -55,9 +55,12 @@ struct TuneArgs {
 
 struct BenchArgs {
   MeasureArgs measure;
-  std::string csv;     // Empty: none.
-  std::string html;    // Empty: none.
-  std::string record;  // bench/results/<device_name>/<record>.json; empty: none.
+  bool all_m = false;
+  std::int64_t max_m = 0;  // 0: the device's default.
+  std::string compare;     // Published times; empty: none.
+  std::string csv;         // Empty: none.
+  std::string html;        // Empty: none.
+  std::string record;      // bench/results/<device_name>/<record>.json; empty: none.
 };
 
 struct ReportArgs {

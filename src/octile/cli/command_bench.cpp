@@ -11,6 +11,7 @@
 #include "octile/kernels/backend.h"
 #include "octile/report/html_report.h"
 #include "octile/report/json_report.h"
+#include "octile/report/published.h"
 #include "octile/report/text_report.h"
 
 namespace octile::cli {
@@ -60,17 +61,30 @@ int run_bench(const BenchArgs& args, const std::string& command_line) {
   options.shapes = *std::move(shapes);
   fill_options(args.measure, command_line, options);
   options.m_list = args.measure.m_list;
+  options.all_m = args.all_m;
+  options.max_m = args.max_m;
+  PublishedTimes published;
+  if (!args.compare.empty()) {
+    auto read = read_published_times(args.compare);
+    if (!read) {
+      return fail({ErrorCode::invalid_argument, "--compare: " + read.error().message});
+    }
+    published = *std::move(read);
+  }
   if (auto writable = check_files(args); !writable) {
     return fail(writable.error());
   }
 
-  const auto result = [&] {
+  auto result = [&] {
     Progress progress;
     options.progress = progress.callback();
     return bench(options);
   }();
   if (!result) {
     return fail(result.error());
+  }
+  if (!args.compare.empty()) {
+    add_published(published, *result);
   }
   const auto files = write_files(args, command_line, *result);
   const auto written = write_result(bench_text(*result), args.measure.json, [&] { return bench_json(*result); });

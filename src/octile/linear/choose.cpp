@@ -298,6 +298,12 @@ Choice Plan::compared_baseline(std::int64_t m) const {
   return choice;
 }
 
+Choice Plan::own_choice(std::int64_t m) const {
+  Choice choice = choose(m);
+  const bool is_own = choice.family != nullptr && !choice.family->is_vendor();
+  return is_own ? choice : heuristic_choice(m, {}, "our own families alone");
+}
+
 Choice Plan::gap_choice(std::int64_t m) const {
   const TileTable& table = *lookup_.table;
   const std::string where = format("M = {} lies in no measured interval of {}", m, table.file);

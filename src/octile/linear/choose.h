@@ -56,6 +56,9 @@ class Plan {
   // What the baseline is compared with: baseline_choice(), and the vendor's own choice also where it cannot serve because
   // the weight lies in a layout that it does not read.
   Choice compared_baseline(std::int64_t m) const;
+  // What would serve with our own families alone: the table's tile where it has one, else the heuristic; family == nullptr
+  // where there is none.
+  Choice own_choice(std::int64_t m) const;
   // The own families' heuristic among those that read `layout` (empty: the plan's own); family == nullptr where none
   // does.
   Choice heuristic_choice(std::int64_t m, std::string_view layout, std::string_view why) const;

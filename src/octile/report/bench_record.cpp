@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -71,6 +72,14 @@ class Reader {
     }
     target = static_cast<Integer>(number);
   }
+  void texts(const char* field, std::vector<std::string>& target) {
+    list(field, target, "a list of strings", [](const Json& element) { return element.is_string(); });
+  }
+  void counts(const char* field, std::vector<std::int64_t>& target) {
+    list(field, target, "a list of whole numbers from 1", [](const Json& element) {
+      return element.is_number_integer() && element > 0 && element <= std::numeric_limits<std::int64_t>::max();
+    });
+  }
   void required_count(const char* field, std::int64_t& target) {
     if (find(field) == nullptr && !error_) {
       error_ = make_error(ErrorCode::corrupt, "{}: \"{}\" is missing", place_, field);
@@ -79,6 +88,20 @@ class Reader {
   }
 
  private:
+  template <class T, class IsRight>
+  void list(const char* field, std::vector<T>& target, const char* wanted, IsRight is_right) {
+    const Json* value = find(field);
+    if (value == nullptr) {
+      return;
+    }
+    if (!value->is_array() || !std::ranges::all_of(*value, is_right)) {
+      wrong(field, wanted, *value);
+      return;
+    }
+    for (const Json& element : *value) {
+      target.push_back(element.get<T>());
+    }
+  }
   const Json* find(const char* field) const {
     const auto found = object_.find(field);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -93,6 +116,31 @@ class Reader {
   std::string place_;
   std::optional<Error> error_;
 };
+
+// Reads each object of the list `field`; a missing list is an empty one.
+template <class Read>
+Expected<void> for_each(const Json& json, const char* field, const std::string& place, Read read) {
+  const auto list = json.find(field);
+  if (list == json.end() || list->is_null()) {
+    return {};
+  }
+  if (!list->is_array()) {
+    return make_error(ErrorCode::corrupt, "{}: \"{}\": wanted a list, got {}", place, field, describe_json(*list));
+  }
+  std::size_t index = 0;
+  for (const Json& element : *list) {
+    const std::string where = format("{}: {} {}", place, field, ++index);
+    if (!element.is_object()) {
+      return make_error(ErrorCode::corrupt, "{}: wanted an object, got {}", where, describe_json(element));
+    }
+    Reader reader(element, where);
+    read(reader);
+    if (reader.error()) {
+      return *reader.error();
+    }
+  }
+  return {};
+}
 
 Expected<BenchRow> row_of(const Json& json, const std::string& place) {
   if (!json.is_object()) {
@@ -128,10 +176,46 @@ Expected<BenchRow> row_of(const Json& json, const std::string& place) {
   reader.measured("tflops", row.tflops);
   reader.measured("gbps", row.gbps);
   reader.measured("rel_error", row.rel_error);
+  reader.measured("own_us", row.own_us);
+  reader.text("own_kernel", row.own_kernel);
+  reader.measured("own_ratio", row.own_ratio);
+  reader.measured("own_ratio_lo", row.own_ratio_lo);
+  reader.measured("own_ratio_hi", row.own_ratio_hi);
+  reader.measured("own_vs_vendor", row.own_vs_vendor);
+  reader.measured("own_vs_vendor_lo", row.own_vs_vendor_lo);
+  reader.measured("own_vs_vendor_hi", row.own_vs_vendor_hi);
   if (reader.error()) {
     return *reader.error();
   }
+  Expected<void> read = for_each(json, "published", place, [&](Reader& time) {
+    PublishedTime& published = row.published.emplace_back();
+    time.text("name", published.name);
+    time.measured("us", published.us);
+  });
+  if (!read) {
+    return std::move(read).error();
+  }
   return row;
+}
+
+// What curves did not measure, and what the run had to say.
+Expected<void> read_curves(const Json& json, const std::string& name, BenchResult& result) {
+  Reader reader(json, name);
+  reader.flag("all_m", result.all_m);
+  reader.texts("missing", result.missing);
+  reader.texts("notes", result.notes);
+  reader.text("published_from", result.published_from);
+  if (reader.error()) {
+    return *reader.error();
+  }
+  return for_each(json, "left_out", name, [&](Reader& part) {
+    LeftOut& left_out = result.left_out.emplace_back();
+    part.text("shape", left_out.shape);
+    part.required_count("n", left_out.n);
+    part.required_count("k", left_out.k);
+    part.counts("m", left_out.m);
+    part.text("reason", left_out.reason);
+  });
 }
 
 // "libraries": {"cublaslt": "13.1.0", "nvrtc": "13.0"} becomes "cublaslt 13.1.0, nvrtc 13.0".
@@ -162,8 +246,8 @@ void add_commands(const Json& value, std::vector<std::string>& commands) {
 }
 
 bool is_result_field(std::string_view field) {
-  for (const std::string_view known :
-       {"device_name", "octile_version", "kernel_source_hash", "date", "unit", "protocol", "rows"}) {
+  for (const std::string_view known : {"device_name", "octile_version", "kernel_source_hash", "date", "unit", "protocol",
+                                       "rows", "all_m", "cliffs", "left_out", "missing", "notes", "published_from"}) {
     if (field == known) {
       return true;
     }
@@ -200,6 +284,9 @@ Expected<BenchRecord> parse_bench_record(std::string_view text, std::string_view
   }
   if (reader.error()) {
     return *reader.error();
+  }
+  if (Expected<void> read = read_curves(*json, std::string(name), result); !read) {
+    return std::move(read).error();
   }
   for (const Json& json_row : *rows) {
     Expected<BenchRow> row = row_of(json_row, format("{}: row {}", name, result.rows.size() + 1));

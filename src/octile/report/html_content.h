@@ -22,6 +22,7 @@ struct HtmlContent {
   std::vector<BenchRow> rows;
   std::vector<PointGroup> groups;
   std::vector<GroupCliff> cliffs;
+  std::string published_from;                      // The file of the rows' published times; empty: none.
   std::vector<std::string> remarks;                // Sentences below the summary.
   std::vector<std::string> notes;                  // Sentences of the run: what is missing, what to know.
   std::vector<std::vector<std::string>> failures;  // Of candidates: shape, M, kernel and config, kind, reason.

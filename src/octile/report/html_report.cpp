@@ -36,6 +36,21 @@ std::string data_json(const HtmlContent& content) {
     }
     groups.push_back({{"name", group.shape}, {"n", group.n}, {"k", group.k}, {"scope", group.scope}});
   }
+  // Points refer to the names of published times by their place, the order in which they first come.
+  std::vector<std::string> published;
+  const auto published_of = [&](const BenchRow& row) {
+    Json times = Json::array();
+    for (const PublishedTime& time : row.published) {
+      const auto place = std::ranges::find(published, time.name) - published.begin();
+      if (place == std::ssize(published)) {
+        published.push_back(time.name);
+      }
+      if (time.us > 0) {
+        times.push_back(Json::array({place, time.us}));
+      }
+    }
+    return times;
+  };
   Json points = Json::array();
   for (std::size_t i = 0; i < content.rows.size(); ++i) {
     const BenchRow& row = content.rows[i];
@@ -45,6 +60,10 @@ std::string data_json(const HtmlContent& content) {
                         {"baseline", measured_number(row.baseline_us)},
                         {"vendor", measured_number(row.best_vendor_us)},
                         {"choice", row.chosen_us},
+                        {"own", measured_number(row.own_us)},
+                        {"own_kernel", row.own_kernel.substr(0, row.own_kernel.find(" {"))},
+                        {"own_gain", interval(row.own_ratio, row.own_ratio_lo, row.own_ratio_hi)},
+                        {"published", published_of(row)},
                         {"floor", measured_number(row.floor_us)},
                         {"gain", interval(row.ratio, row.ratio_lo, row.ratio_hi)},
                         {"over_vendor", interval(row.vs_vendor, row.vs_vendor_lo, row.vs_vendor_hi)},
@@ -54,10 +73,15 @@ std::string data_json(const HtmlContent& content) {
     }
   }
   Json cliffs = Json::array();
-  for (const auto& [group, cliff] : content.cliffs) {
-    cliffs.push_back({{"group", group}, {"m", cliff.kind == Cliff::Kind::step ? cliff.to.m : cliff.from.m}});
+  for (const auto& [group, curve, cliff] : content.cliffs) {
+    cliffs.push_back(
+        {{"group", group}, {"curve", to_string(curve)}, {"m", cliff.kind == Cliff::Kind::step ? cliff.to.m : cliff.from.m}});
   }
-  const Json data = {{"groups", std::move(groups)}, {"points", std::move(points)}, {"cliffs", std::move(cliffs)}};
+  const Json data = {{"groups", std::move(groups)},
+                     {"points", std::move(points)},
+                     {"cliffs", std::move(cliffs)},
+                     {"published", published},
+                     {"published_from", content.published_from}};
   return json_for_script(data.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
@@ -191,8 +215,17 @@ std::string bench_html(const BenchRecord& record, const std::string& record_path
   origin.record = record_path;
   content.rows = result.rows;
   finish(content);
+  content.published_from = result.published_from;
   for (const std::string& missing : result.missing) {
     content.notes.push_back("Not measured: " + missing);
+  }
+  for (const LeftOut& part : result.left_out) {
+    std::vector<std::string> ms;
+    for (const std::int64_t m : part.m) {
+      ms.push_back(std::to_string(m));
+    }
+    content.notes.push_back(
+        format("Not measured: {}, {} of its M: {}: {}", part.shape, ms.size(), part.reason, join(ms, ", ")));
   }
   for (const BenchRow& row : result.rows) {
     if (!row.note.empty()) {

@@ -26,6 +26,10 @@ bool has_floor(const HtmlContent& content) {
   return std::any_of(content.rows.begin(), content.rows.end(), [](const BenchRow& row) { return row.floor_share > 0; });
 }
 
+bool has_own(const HtmlContent& content) {
+  return std::any_of(content.rows.begin(), content.rows.end(), [](const BenchRow& row) { return row.own_us > 0; });
+}
+
 std::string weight_of(std::int64_t n, std::int64_t k) { return format("{} \u00D7 {}", n, k); }
 
 std::string m_range(std::int64_t m_lo, std::int64_t m_hi) {
@@ -232,6 +236,11 @@ std::string point_row(const HtmlContent& content, const BenchRow& row, std::size
   text += time_cell(row.chosen_us) + ratio_cell(row.ratio, row.ratio_lo, row.ratio_hi);
   text += has_vendor(content) ? ratio_cell(row.vs_vendor, row.vs_vendor_lo, row.vs_vendor_hi) : "";
   text += has_floor(content) ? format("<td>{}</td>", format_share(measured(row.floor_share))) : "";
+  if (has_own(content)) {
+    text +=
+        kernel_cell(row.own_kernel) + time_cell(row.own_us) + ratio_cell(row.own_ratio, row.own_ratio_lo, row.own_ratio_hi);
+    text += has_vendor(content) ? ratio_cell(row.own_vs_vendor, row.own_vs_vendor_lo, row.own_vs_vendor_hi) : "";
+  }
   if (!content.is_tune) {
     text += format("<td>{}</td><td>{}</td>", format_fixed(measured(row.tflops), 2), format_fixed(measured(row.gbps), 1));
   }
@@ -294,14 +303,18 @@ void add_cliffs(const HtmlContent& content, HtmlParts& parts) {
     return;
   }
   std::string rows;
-  for (const auto& [g, cliff] : content.cliffs) {
+  const bool own = has_own(content);
+  for (const auto& [g, curve, cliff] : content.cliffs) {
     const PointGroup& group = content.groups[g];
     const bool is_step = cliff.kind == Cliff::Kind::step;
+    const std::string whose =
+        own ? format("<td class=\"text\">{}</td>", curve == Curve::own ? "our own families alone" : "the choice") : "";
     rows += format(
-        "<tr><th scope=\"row\">{} <small>{}</small></th><td class=\"text\">{}</td><td>{} \u2192 {}</td><td>{} \u2192 {}</td>"
+        "<tr><th scope=\"row\">{} <small>{}</small></th>{}<td class=\"text\">{}</td><td>{} \u2192 {}</td><td>{} \u2192 "
+        "{}</td>"
         "<td>{}</td><td class=\"text\">{}{}</td></tr>\n",
-        html_escape(group.shape), weight_of(group.n, group.k), is_step ? "step up" : "slower than a larger M", cliff.from.m,
-        cliff.to.m, format_us(cliff.from.us), format_us(cliff.to.us), format_ratio(cliff.ratio),
+        html_escape(group.shape), weight_of(group.n, group.k), whose, is_step ? "step up" : "slower than a larger M",
+        cliff.from.m, cliff.to.m, format_us(cliff.from.us), format_us(cliff.to.us), format_ratio(cliff.ratio),
         html_escape(cliff.from.kernel),
         cliff.from.kernel == cliff.to.kernel ? "" : format(" \u2192 {}", html_escape(cliff.to.kernel)));
   }
@@ -309,11 +322,11 @@ void add_cliffs(const HtmlContent& content, HtmlParts& parts) {
       text +
       format(
           "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Cliffs\"><table class=\"numbers\"><thead><tr>"
-          "<th scope=\"col\" class=\"text\">shape</th><th scope=\"col\" class=\"text\">kind</th><th scope=\"col\">M</th>"
+          "<th scope=\"col\" class=\"text\">shape</th>{}<th scope=\"col\" class=\"text\">kind</th><th scope=\"col\">M</th>"
           "<th scope=\"col\">\u00B5s</th><th scope=\"col\">times as long</th><th scope=\"col\" "
           "class=\"text\">serves</th></tr>"
           "</thead><tbody>\n{}</tbody></table></div>",
-          rows);
+          own ? "<th scope=\"col\" class=\"text\">curve</th>" : "", rows);
 }
 
 void add_points(const HtmlContent& content, HtmlParts& parts) {
@@ -323,7 +336,8 @@ void add_points(const HtmlContent& content, HtmlParts& parts) {
     bool is_shown;
   };
   const bool vendor = has_vendor(content);
-  const std::array<Column, 15> columns{{{"shape", true, true},
+  const bool own = has_own(content);
+  const std::array<Column, 19> columns{{{"shape", true, true},
                                         {"M", false, true},
                                         {content.is_tune ? "result" : "serves", true, true},
                                         {"kernel", true, true},
@@ -333,6 +347,10 @@ void add_points(const HtmlContent& content, HtmlParts& parts) {
                                         {"baseline / choice", false, true},
                                         {"vendor / choice", false, vendor},
                                         {"of floor", false, has_floor(content)},
+                                        {"own kernel", true, own},
+                                        {"own \u00B5s", false, own},
+                                        {"baseline / own", false, own},
+                                        {"vendor / own", false, own && vendor},
                                         {"TFLOP/s", false, !content.is_tune},
                                         {"GB/s", false, !content.is_tune},
                                         {"rel. error", false, true},
@@ -418,6 +436,19 @@ void add_reading(const HtmlContent& content, HtmlParts& parts) {
       "<div><dt>Choice</dt><dd>What Octile runs at this weight and M: a tile of one of its kernel families, a vendor\u2019s "
       "algorithm that a "
       "search found, or the baseline.</dd></div>\n";
+  if (has_own(content)) {
+    text +=
+        "<div><dt>Own families alone</dt><dd>What Octile would run without any vendor\u2019s kernel: the tile that the "
+        "table "
+        "has for this M, else what the cost models of our families prefer.</dd></div>\n";
+  }
+  if (!content.published_from.empty()) {
+    text += format(
+        "<div><dt>Published times</dt><dd>Marks of the plots that are named \u201Cother run\u201D are from {}. They were "
+        "not "
+        "measured in this run, perhaps on another machine, and no ratio here is made of them.</dd></div>\n",
+        html_escape(content.published_from));
+  }
   if (has_vendor(content)) {
     text +=
         "<div><dt>Searched vendor</dt><dd>The fastest of the vendor\u2019s algorithms that a trial in the same run found; "

@@ -2,6 +2,8 @@
 // Structs to JSON, field by field in the documented order.
 #include "octile/report/json_report.h"
 
+#include "octile/report/point_statistics.h"
+
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -26,6 +28,17 @@ Json embedded(const std::string& text) {
   }
   Json parsed = Json::parse(text, nullptr, false);
   return parsed.is_discarded() ? Json(text) : parsed;
+}
+
+void add_own(const BenchRow& row, Json& json) {
+  json["own_us"] = measured_number(row.own_us);
+  json["own_kernel"] = row.own_kernel;
+  json["own_ratio"] = measured_number(row.own_ratio);
+  json["own_ratio_lo"] = measured_number(row.own_ratio_lo);
+  json["own_ratio_hi"] = measured_number(row.own_ratio_hi);
+  json["own_vs_vendor"] = measured_number(row.own_vs_vendor);
+  json["own_vs_vendor_lo"] = measured_number(row.own_vs_vendor_lo);
+  json["own_vs_vendor_hi"] = measured_number(row.own_vs_vendor_hi);
 }
 
 Json row_json(const BenchRow& row) {
@@ -59,18 +72,64 @@ Json row_json(const BenchRow& row) {
           {"conditions", Json(to_json(row.conditions))}};  // Null there: not known of this device.
 }
 
+// What every list of cliffs says of one; whose curve it is comes before.
+void add_cliff(const Cliff& cliff, Json& json) {
+  json["kind"] = cliff.kind == Cliff::Kind::step ? "step" : "inversion";
+  json["from_m"] = cliff.from.m;
+  json["from_us"] = cliff.from.us;
+  json["from_kernel"] = cliff.from.kernel;
+  json["to_m"] = cliff.to.m;
+  json["to_us"] = cliff.to.us;
+  json["to_kernel"] = cliff.to.kernel;
+  json["ratio"] = cliff.ratio;
+}
+
+void add_curves(const BenchResult& result, Json& json) {
+  json["all_m"] = true;
+  Json& cliffs = json["cliffs"] = Json::array();
+  const std::vector<PointGroup> groups = group_points(result.rows);
+  for (const GroupCliff& found : cliffs_of(result.rows, groups)) {
+    const PointGroup& group = groups[found.group];
+    Json& cliff =
+        cliffs.emplace_back(Json{{"shape", group.shape}, {"n", group.n}, {"k", group.k}, {"curve", to_string(found.curve)}});
+    add_cliff(found.cliff, cliff);
+  }
+  Json& left_out = json["left_out"] = Json::array();
+  for (const LeftOut& part : result.left_out) {
+    left_out.push_back({{"shape", part.shape}, {"n", part.n}, {"k", part.k}, {"m", part.m}, {"reason", part.reason}});
+  }
+  json["missing"] = result.missing;
+  json["notes"] = result.notes;
+}
+
 Json result_json(const BenchResult& result) {
   Json rows = Json::array();
   for (const BenchRow& row : result.rows) {
-    rows.push_back(row_json(row));
+    Json& json = rows.emplace_back(row_json(row));
+    if (result.all_m) {
+      add_own(row, json);
+    }
+    if (!result.published_from.empty()) {
+      Json& published = json["published"] = Json::array();
+      for (const PublishedTime& time : row.published) {
+        published.push_back({{"name", time.name}, {"us", measured_number(time.us)}});
+      }
+    }
   }
-  return {{"device_name", result.device_name},
-          {"octile_version", result.octile_version},
-          {"kernel_source_hash", result.kernel_source_hash},
-          {"date", result.date},
-          {"unit", "us"},
-          {"protocol", result.protocol},
-          {"rows", std::move(rows)}};
+  Json json = {{"device_name", result.device_name},
+               {"octile_version", result.octile_version},
+               {"kernel_source_hash", result.kernel_source_hash},
+               {"date", result.date},
+               {"unit", "us"},
+               {"protocol", result.protocol},
+               {"rows", std::move(rows)}};
+  if (!result.published_from.empty()) {
+    json["published_from"] = result.published_from;
+  }
+  if (result.all_m) {
+    add_curves(result, json);
+  }
+  return json;
 }
 
 Json list_of(std::span<const Finding> findings) {
@@ -116,20 +175,12 @@ std::string findings_json(bool ok, std::span<const Finding> findings) {
 
 std::string verify_json(const VerifyResult& result) {
   Json json = {{"ok", result.ok()}, {"findings", list_of(result.findings)}};
-  if (!result.cliffs.empty()) {
+  if (result.all_m) {
     json["advice"] = list_of(result.advice);
     Json& cliffs = json["cliffs"] = Json::array();
     for (const TableCliffs& table : result.cliffs) {
       for (const Cliff& cliff : table.cliffs) {
-        cliffs.push_back({{"file", table.file},
-                          {"kind", cliff.kind == Cliff::Kind::step ? "step" : "inversion"},
-                          {"from_m", cliff.from.m},
-                          {"from_us", cliff.from.us},
-                          {"from_kernel", cliff.from.kernel},
-                          {"to_m", cliff.to.m},
-                          {"to_us", cliff.to.us},
-                          {"to_kernel", cliff.to.kernel},
-                          {"ratio", cliff.ratio}});
+        add_cliff(cliff, cliffs.emplace_back(Json{{"file", table.file}}));
       }
     }
     json["files"] = result.files;

@@ -66,6 +66,14 @@ std::vector<std::pair<std::int64_t, std::int64_t>> heat_rows(const std::set<std:
   return bounds;
 }
 
+CurvePoint point_of(const BenchRow& row, Curve curve) {
+  if (curve == Curve::own) {
+    return {row.m, row.own_us, row.own_kernel.substr(0, row.own_kernel.find(" {"))};
+  }
+  const std::string kernel = row.chosen_kernel.substr(0, row.chosen_kernel.find(" {"));
+  return {row.m, row.chosen_us, kernel.empty() || kernel == row.choice ? row.choice : format("{} {}", row.choice, kernel)};
+}
+
 }  // namespace
 
 std::vector<PointGroup> group_points(std::span<const BenchRow> rows) {
@@ -140,20 +148,22 @@ std::span<const Stretch> summary_stretches() noexcept {
   return kStretches;
 }
 
+const char* to_string(Curve curve) noexcept { return curve == Curve::choice ? "choice" : "own"; }
+
 std::vector<GroupCliff> cliffs_of(std::span<const BenchRow> rows, std::span<const PointGroup> groups) {
   std::vector<GroupCliff> cliffs;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    std::vector<CurvePoint> curve;
-    for (const std::size_t i : groups[g].rows) {
-      const BenchRow& row = rows[i];
-      if (row.chosen_us > 0 && (curve.empty() || row.m > curve.back().m)) {
-        const std::string kernel = row.chosen_kernel.substr(0, row.chosen_kernel.find(" {"));
-        curve.push_back({row.m, row.chosen_us,
-                         kernel.empty() || kernel == row.choice ? row.choice : format("{} {}", row.choice, kernel)});
+    for (const Curve which : {Curve::choice, Curve::own}) {
+      std::vector<CurvePoint> curve;
+      for (const std::size_t i : groups[g].rows) {
+        const CurvePoint point = point_of(rows[i], which);
+        if (point.us > 0 && (curve.empty() || point.m > curve.back().m)) {
+          curve.push_back(point);
+        }
       }
-    }
-    for (Cliff& cliff : find_cliffs(curve)) {
-      cliffs.push_back({g, std::move(cliff)});
+      for (Cliff& cliff : find_cliffs(curve)) {
+        cliffs.push_back({g, which, std::move(cliff)});
+      }
     }
   }
   return cliffs;

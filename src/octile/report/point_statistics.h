@@ -52,11 +52,16 @@ struct Stretch {
 };
 std::span<const Stretch> summary_stretches() noexcept;
 
+// Which times: of the choice, or of our own families alone.
+enum class Curve { choice, own };
+const char* to_string(Curve curve) noexcept;
+
 struct GroupCliff {
   std::size_t group = 0;
-  Cliff cliff;  // `kernel` of its points is what serves: "tile hopper_decode", "baseline".
+  Curve curve = Curve::choice;
+  Cliff cliff;  // `kernel` of its points is what serves: "tile hopper_decode", "baseline"; of the own ones the family.
 };
-// Of the times of the choice, group by group. Where an M was measured twice, its first row counts.
+// Group by group, of both curves as far as they were measured. Where an M was measured twice, its first row counts.
 std::vector<GroupCliff> cliffs_of(std::span<const BenchRow> rows, std::span<const PointGroup> groups);
 
 // Gains by M (down) and group (across). More M than kMostHeatRows are put together into stretches of equal length on a

@@ -7,6 +7,7 @@
 #include "octile/core/env.h"
 #include "octile/core/format.h"
 #include "octile/kernels/known_devices.h"
+#include "octile/tune/all_m.h"
 #include "octile/tune/budget.h"
 #include "octile/tune/candidates.h"
 #include "octile/tune/contest.h"
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace octile {
@@ -28,16 +30,22 @@ namespace {
 constexpr int kFewestPasses = 2;
 constexpr int kUsualPasses = 20;
 constexpr int kMostPasses = 40;
+// Of a point among thousands: the fewest that an interval by signed ranks needs, and a few more.
+constexpr int kPassesOfCurve = 8;
+constexpr std::int64_t kLargestMOfCurves = std::int64_t{1} << 20;
 // Passes of the trial that finds a vendor's fastest algorithm.
 constexpr int kTrialPasses = 3;
 
-// Lanes of a row's contest.
-enum LaneIndex : std::size_t { kBaseline, kChosen, kVendor, kFloor };
+// Lanes of a row's contest; the last one only where our own families are timed beside another choice.
+enum LaneIndex : std::size_t { kBaseline, kChosen, kVendor, kFloor, kOwn };
 
 struct PendingRow {
   std::size_t shape = 0;
   std::int64_t m = 0;
   Choice baseline, chosen;
+  std::optional<Choice> own;  // Where curves are asked for and a family of ours is there.
+
+  bool has_own_lane() const { return own && (own->family != chosen.family || !(own->config == chosen.config)); }
 };
 
 class Bench {
@@ -56,7 +64,10 @@ class Bench {
     session_ = std::move(*session);
     while (!pending_.empty() && !session_->ended()) {
       double quota_s = 0;
-      const std::size_t i = next_row(quota_s);
+      const std::size_t i = options_.all_m ? next_row_of_curve(quota_s) : next_row(quota_s);
+      if (i == pending_.size()) {
+        break;
+      }
       const PendingRow row = std::move(pending_[i]);
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
       report(format("{} m={}", options_.shapes[row.shape].name, row.m), false);
@@ -83,7 +94,7 @@ class Bench {
     }
     device_ = *device;
     sampling_ = Sampling(device_.info.kind);
-    Expected<std::vector<std::int64_t>> m_list = checked_m_list(options_.m_list, device_.info.kind == DeviceKind::cuda);
+    Expected<std::vector<std::int64_t>> m_list = ms_in_order();
     if (!m_list) {
       return std::move(m_list).error();
     }
@@ -95,7 +106,6 @@ class Bench {
       plans_.push_back(std::make_unique<Plan>(
           Plan::make(device_.backend, device_.info, problem_of(options_, shape), options_.tables, *tuned)));
     }
-    // Small M first: cheap, and what they cost tells what the large ones will.
     for (const std::int64_t m : *m_list) {
       for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
         Choice baseline = plans_[s]->compared_baseline(m);
@@ -104,23 +114,55 @@ class Bench {
           return make_error(ErrorCode::unavailable, "{} m={} has no kernel on {}: {}", options_.shapes[s].name, m,
                             device_.info.id, chosen.family == nullptr ? chosen.reason : baseline.reason);
         }
-        pending_.push_back({s, m, std::move(baseline), std::move(chosen)});
+        std::optional<Choice> own;
+        if (Choice candidate; options_.all_m && (candidate = plans_[s]->own_choice(m)).family != nullptr) {
+          own = std::move(candidate);
+        }
+        pending_.push_back({s, m, std::move(baseline), std::move(chosen), std::move(own)});
       }
     }
     total_ = static_cast<std::int64_t>(pending_.size());
     packed_.resize(options_.shapes.size(), false);
+    result_.all_m = options_.all_m;
     result_.device_name = device_.info.name;
     result_.octile_version = version();
     result_.kernel_source_hash = combined_source_hash(*device_.backend, device_.info);
     result_.date = utc_now();
-    result_.protocol =
-        "interleaved passes over baseline, choice, vendor and floor, forward and backward in turn; each sample >= 4 ms (on "
+    result_.protocol = format(
+        "interleaved passes over baseline, choice, vendor{} and floor, forward and backward in turn; each sample >= 4 ms "
+        "(on "
         "a GPU "
         "1.5 ms) on cold copies of the weight in rotation; median per lane, 95 % interval of the paired ratio by signed "
         "ranks "
         "(Student's t "
-        "below 6 passes)";
+        "below 6 passes)",
+        options_.all_m ? ", our own families alone" : "");
     return {};
+  }
+
+  // Small M first: cheap, and what they cost tells what the large ones will. Of curves from coarse to fine.
+  Expected<std::vector<std::int64_t>> ms_in_order() {
+    const bool is_gpu = device_.info.kind == DeviceKind::cuda;
+    if (!options_.all_m) {
+      return checked_m_list(options_.m_list, is_gpu);
+    }
+    if (options_.max_m < 0 || options_.max_m > kLargestMOfCurves || (options_.max_m > 0 && !options_.m_list.empty())) {
+      return make_error(ErrorCode::invalid_argument, "largest M of curves: wanted 0 to {}, and 0 beside a list of M, got {}",
+                        kLargestMOfCurves, options_.max_m);
+    }
+    const bool is_cut = options_.m_list.empty() && options_.max_m == 0 && !is_gpu;
+    const std::int64_t default_largest = is_gpu ? kLargestCurveM : kLargestCurveMOnCpu;
+    Expected<std::vector<std::int64_t>> ms = checked_m_list(
+        options_.m_list.empty() ? curve_ms(options_.max_m > 0 ? options_.max_m : default_largest) : options_.m_list, is_gpu);
+    if (!ms) {
+      return ms;
+    }
+    if (is_cut) {
+      result_.notes.push_back(format("curves end at M = {} on a CPU where no largest M is given", kLargestCurveMOnCpu));
+    }
+    std::vector<std::int64_t> coarse = default_m_list(is_gpu);
+    coarse.push_back(ms->back());
+    return coarse_to_fine(*ms, coarse);
   }
 
   double estimate_us(const Choice& choice, const PendingRow& row) const {
@@ -132,23 +174,37 @@ class Bench {
   PointCost cost_of(const PendingRow& row) const {
     const double baseline_us = estimate_us(row.baseline, row);
     const double chosen_us = estimate_us(row.chosen, row);
+    const double own_us = row.has_own_lane() ? estimate_us(*row.own, row) : 0;
     // The bare vendor takes about as long as the baseline, the floor is nothing beside them.
-    const double first_s = (2 * baseline_us + chosen_us) * 1e-6 + 4 * check_s_ + (packed_[row.shape] ? 0.0 : pack_s_);
-    const double pass_s = 2 * sampling_.seconds(baseline_us) + sampling_.seconds(chosen_us) + sampling_.seconds(0);
-    return {first_s + kFewestPasses * pass_s, first_s + kUsualPasses * pass_s};
+    const double first_s =
+        (2 * baseline_us + chosen_us + own_us) * 1e-6 + 4 * check_s_ + (packed_[row.shape] ? 0.0 : pack_s_);
+    const double pass_s = 2 * sampling_.seconds(baseline_us) + sampling_.seconds(chosen_us) + sampling_.seconds(0) +
+                          (row.has_own_lane() ? sampling_.seconds(own_us) : 0);
+    return {first_s + kFewestPasses * pass_s, first_s + (options_.all_m ? kPassesOfCurve : kUsualPasses) * pass_s};
+  }
+
+  // The first in the order from coarse to fine that fits what is left; pending_.size() where none does.
+  std::size_t next_row_of_curve(double& quota_s) const {
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      if (cost_of(pending_[i]).minimal_s <= session_->left_s()) {
+        quota_s = session_->left_s();  // Its passes are few; only the end of the budget takes of them.
+        return i;
+      }
+    }
+    return pending_.size();
   }
 
   // The first row that fits beside the cheaper ones; where none does, the cheapest: a row with a wide interval tells more
   // than a missing one.
   std::size_t next_row(double& quota_s) const {
+    if (options_.time_budget_s <= 0) {
+      quota_s = cost_of(pending_.front()).standard_s * 3 + 10;
+      return 0;
+    }
     std::vector<PointCost> costs;
     costs.reserve(pending_.size());
     for (const PendingRow& row : pending_) {
       costs.push_back(cost_of(row));
-    }
-    if (options_.time_budget_s <= 0) {
-      quota_s = costs.front().standard_s * 3 + 10;
-      return 0;
     }
     std::size_t cheapest = 0;
     for (std::size_t i = 0; i < pending_.size(); ++i) {
@@ -228,6 +284,9 @@ class Bench {
     }
     specs[kVendor] = std::move(*vendor);
     specs[kFloor].role = CandidateSpec::Role::floor;
+    if (row.has_own_lane()) {
+      specs.push_back(spec_of(*row.own));
+    }
     Contest contest(*session_, sampling_, row.m, std::move(specs));
     if (Expected<void> admitted = contest.admit(); !admitted) {
       return admitted;
@@ -236,7 +295,8 @@ class Bench {
     session_->take_conditions();  // Of the vendor's trial.
     // The number of passes is fixed before the first counts: an interval at 95 % allows no peeking.
     const double left_s = std::min(quota_s - (session_->now_s() - start_s), session_->left_s());
-    const int passes = std::clamp(static_cast<int>(left_s / std::max(contest.pass_s(), 1e-9)), kFewestPasses, kMostPasses);
+    const double most = options_.all_m ? kPassesOfCurve : kMostPasses;
+    const int passes = static_cast<int>(std::clamp<double>(left_s / std::max(contest.pass_s(), 1e-9), kFewestPasses, most));
     while (contest.passes() < passes && contest.lanes()[kBaseline].is_running() && contest.lanes()[kChosen].is_running()) {
       Expected<bool> go_on = contest.pass();
       if (!go_on) {
@@ -269,6 +329,9 @@ class Bench {
     };
     record(row.baseline, contest.lanes()[kBaseline]);
     record(row.chosen, contest.lanes()[kChosen]);
+    if (row.has_own_lane()) {
+      record(*row.own, contest.lanes()[kOwn]);
+    }
   }
 
   void conclude(const PendingRow& pending, Contest& contest) {
@@ -309,6 +372,9 @@ class Bench {
     row.ratio_lo = ratio.lo;
     row.ratio_hi = ratio.hi;
     add_vendor(lanes[kVendor], lanes[kChosen], row);
+    if (pending.own) {
+      add_own(*pending.own, lanes, pending.has_own_lane() ? kOwn : kChosen, row);
+    }
     add_floor(lanes[kFloor], row);
     const double products = 2.0 * static_cast<double>(row.m) * static_cast<double>(row.n) * static_cast<double>(row.k);
     row.tflops = products / row.chosen_us * 1e-6;
@@ -338,6 +404,26 @@ class Bench {
     row.vs_vendor_hi = ratio.hi;
   }
 
+  static void add_own(const Choice& choice, const std::vector<ContestLane>& lanes, std::size_t index, BenchRow& row) {
+    const ContestLane& own = lanes[index];
+    row.own_kernel = choice.config.values.empty() ? choice.kernel : format("{} {}", choice.kernel, choice.config.to_json());
+    if (!own.is_running() || own.us.size() != lanes[kBaseline].us.size()) {
+      add_note(row, format("our own families alone: {} {}", choice.kernel, own.failure));
+      return;
+    }
+    row.own_us = median(own.us);
+    const Interval ratio = paired_ratio_95(lanes[kBaseline].us, own.us);
+    row.own_ratio = ratio.mid;
+    row.own_ratio_lo = ratio.lo;
+    row.own_ratio_hi = ratio.hi;
+    if (lanes[kVendor].is_running() && lanes[kVendor].us.size() == own.us.size()) {
+      const Interval over_vendor = paired_ratio_95(lanes[kVendor].us, own.us);
+      row.own_vs_vendor = over_vendor.mid;
+      row.own_vs_vendor_lo = over_vendor.lo;
+      row.own_vs_vendor_hi = over_vendor.hi;
+    }
+  }
+
   static void add_floor(const ContestLane& floor, BenchRow& row) {
     if (!floor.is_running() || floor.us.empty()) {
       add_note(row, format("no floor: {}", floor.failure));
@@ -351,24 +437,50 @@ class Bench {
     if (!options_.progress) {
       return;
     }
-    double needed_s = 0;
-    for (const PendingRow& row : pending_) {
-      needed_s += cost_of(row).standard_s;
-    }
     TuneProgress progress;
     progress.total = total_;
     progress.done = total_ - static_cast<std::int64_t>(pending_.size()) - (finished ? 0 : 1);
     progress.elapsed_s = session_->elapsed_s();
+    double needed_s = 0;
+    if (options_.all_m && progress.done > 0) {
+      // Thousands of estimates for every row would take longer than the rows.
+      needed_s = progress.elapsed_s / static_cast<double>(progress.done) * static_cast<double>(pending_.size() + 1);
+    } else if (!options_.all_m) {
+      for (const PendingRow& row : pending_) {
+        needed_s += cost_of(row).standard_s;
+      }
+    }
     progress.left_s = finished ? 0 : std::max(std::min(needed_s, session_->left_s()), 0.0);
     progress.doing = doing;
     progress.finished = finished;
     options_.progress(progress);
   }
 
-  void finish() {
-    for (const PendingRow& row : pending_) {
-      result_.missing.push_back(format("{} m={}: it did not fit the time budget", options_.shapes[row.shape].name, row.m));
+  void add_unmeasured() {
+    constexpr const char* kReason = "it did not fit the time budget";
+    if (!options_.all_m) {
+      for (const PendingRow& row : pending_) {
+        result_.missing.push_back(format("{} m={}: {}", options_.shapes[row.shape].name, row.m, kReason));
+      }
+      return;
     }
+    for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
+      const TuneShape& shape = options_.shapes[s];
+      LeftOut left_out{shape.name, shape.n, shape.k, {}, session_->interrupted_by() != 0 ? "interrupted" : kReason};
+      for (const PendingRow& row : pending_) {
+        if (row.shape == s) {
+          left_out.m.push_back(row.m);
+        }
+      }
+      std::ranges::sort(left_out.m);
+      if (!left_out.m.empty()) {
+        result_.left_out.push_back(std::move(left_out));
+      }
+    }
+  }
+
+  void finish() {
+    add_unmeasured();
     const auto shape_index = [&](const BenchRow& row) {
       for (std::size_t s = 0; s < options_.shapes.size(); ++s) {
         const TuneShape& shape = options_.shapes[s];

@@ -3,6 +3,7 @@
 #include "octile/tune/verify.h"
 
 #include "octile/core/format.h"
+#include "octile/tune/all_m.h"
 #include "octile/tune/contest.h"
 #include "octile/tune/random_data.h"
 #include "octile/tune/run_hooks.h"
@@ -68,6 +69,7 @@ class Verify {
     }
     device_ = found->device;
     plans_ = std::move(found->plans);
+    result_.all_m = options_.all_m;
     result_.device_name = device_.info.name;
     result_.findings = std::move(found->findings);
     result_.advice = std::move(found->advice);
@@ -119,7 +121,10 @@ class Verify {
         checks_.push_back({p, m});
       }
     }
-    const auto order = [&](const Check& check) { return options_.all_m ? scattered(check.m) : check.m; };
+    // Whatever part of the checks a budget leaves is spread over all M.
+    const auto order = [&](const Check& check) {
+      return options_.all_m ? scattered(check.m - 1, options_.largest_random_m) : check.m;
+    };
     std::ranges::stable_sort(checks_, {}, order);
   }
 
@@ -164,17 +169,6 @@ class Verify {
       }
     }
     return ends;
-  }
-
-  // M - 1 with its bits reversed: whatever part of the checks a budget leaves is spread over all M.
-  std::int64_t scattered(std::int64_t m) const {
-    std::int64_t rest = m - 1;
-    std::int64_t reversed = 0;
-    for (std::int64_t bits = options_.largest_random_m; bits > 0; bits /= 2) {
-      reversed = 2 * reversed + rest % 2;
-      rest /= 2;
-    }
-    return reversed;
   }
 
   static CandidateSpec spec_of(const Choice& choice) {

@@ -48,13 +48,14 @@ struct TableCliffs {
 };
 
 struct VerifyResult {
+  bool all_m = false;  // Every M was asked for.
   std::string device_name;
   std::vector<Finding> findings;  // Wrong entries: the command exits by 1 where there is any. Kinds: those of reading a
                                   // table, "hard_key", "illegal", "wrong", "crash", "hang", "error", "loses".
   std::vector<Finding> advice;    // Soft keys that differ, files of other devices, entries not timed for want of budget,
                                   // "fixed": what was found to lose and was tuned again.
   std::vector<VerifiedEntry> entries;
-  std::vector<TableCliffs> cliffs;
+  std::vector<TableCliffs> cliffs;  // Of the tables of which anything could be timed.
   std::vector<std::string> files;  // Written by `fix`.
   double elapsed_s = 0;
   int interrupted_by = 0;

@@ -82,9 +82,12 @@
 
   const any = (field) => data.points.some((point) => point[field] !== null);
   const hasVendor = any("vendor");
+  const hasOwn = any("own");
   const hasFloor = any("floor");
   const hasShare = any("share");
   const symbols = new Map([["tile", d3.symbolCircle], ["vendor", d3.symbolTriangle], ["baseline", d3.symbolCircle]]);
+  const foreignSymbols = [d3.symbolCross, d3.symbolDiamond, d3.symbolStar, d3.symbolWye, d3.symbolSquare, d3.symbolTriangle];
+  const foreignOf = (name, size = 38) => d3.symbol().type(foreignSymbols[name % foreignSymbols.length]).size(size)();
   const symbolOf = (serves, size = 38) => d3.symbol().type(symbols.get(serves) ?? d3.symbolSquare).size(size)();
   const dotClass = (serves) => `dot ${symbols.has(serves) ? serves : "heuristic"}`;
 
@@ -103,13 +106,17 @@
   addToLegend("baseline", line("baseline"));
   if (hasVendor) addToLegend("searched vendor", line("vendor"));
   addToLegend("choice", line("choice"));
+  if (hasOwn) addToLegend("own families alone", line("own"));
   if (hasFloor) addToLegend("floor", line("floor"));
   const serving = new Set(data.points.map((point) => point.serves));
   if (serving.has("tile")) addToLegend("a tile serves", dot("tile"));
   if (serving.has("vendor")) addToLegend("a vendor algorithm serves", dot("vendor"));
   if (serving.has("baseline")) addToLegend("the baseline serves", dot("baseline"));
   if (serving.has("heuristic")) addToLegend("a heuristic serves", dot("heuristic"));
-  if (data.cliffs.length > 0) addToLegend("cliff", (svg) => drawCliff(svg, 15, 3, 14));
+  data.published.forEach((name, i) =>
+    addToLegend(`${name} (from ${data.published_from}, other run)`, (svg) =>
+      svg.append("path").attr("class", "foreign").attr("d", foreignOf(i)).attr("transform", "translate(15,7)")));
+  if (data.cliffs.some((cliff) => cliff.curve === "choice")) addToLegend("cliff", (svg) => drawCliff(svg, 15, 3, 14));
 
   function drawCliff(parent, x, top, bottom) {
     parent.append("line").attr("class", "cliff").attr("x1", x).attr("x2", x).attr("y1", top).attr("y2", bottom);
@@ -193,7 +200,7 @@
     const tops = heights.map((_, i) => titleHeight + d3.sum(heights.slice(0, i)) + i * (titleHeight + gap));
     const rangeOf = (i) => [tops[i] + heights[i], tops[i]];
 
-    const times = points.flatMap((point) => [point.baseline, point.vendor, point.choice, point.floor]).filter((t) => t !== null);
+    const times = points.flatMap((point) => [point.baseline, point.vendor, point.choice, point.own, point.floor, ...point.published.map(([, us]) => us)]).filter((t) => t !== null);
     const inMs = d3.max(times) > 20000;
     const unit = inMs ? 1000 : 1;
     const y = d3.scaleLog().domain([d3.min(times) / 1.15, d3.max(times) * 1.25]).range(rangeOf(0));
@@ -207,11 +214,18 @@
       drawLone(svg, name, points, x, y, (point) => point[name], scaled(field, 1), scaled(field, 2));
     }
     if (hasFloor) drawLone(svg, "floor", points, x, y, (point) => point.floor, none, none);
+    if (hasOwn) {
+      drawLine(svg, "own", points, x, y, (point) => point.own);
+      drawLone(svg, "own", points, x, y, (point) => point.own, none, none);
+    }
     drawLine(svg, "choice", points, x, y, (point) => point.choice);
-    const size = points.length > 60 ? 14 : 38;
-    svg.append("g").selectAll(null).data(points).enter().append("path")
+    const size = points.length > 400 ? 5 : points.length > 60 ? 14 : 38;
+    svg.append("g").attr("class", points.length > 400 ? "dense" : "").selectAll(null).data(points).enter().append("path")
       .attr("class", (point) => dotClass(point.serves)).attr("d", (point) => symbolOf(point.serves, size))
       .attr("transform", (point) => `translate(${x(point.m)},${y(point.choice)})`);
+    svg.append("g").selectAll(null).data(points.flatMap((point) => point.published.map(([name, us]) => ({ m: point.m, name, us }))))
+      .enter().append("path").attr("class", "foreign").attr("d", (mark) => foreignOf(mark.name, size))
+      .attr("transform", (mark) => `translate(${x(mark.m)},${y(mark.us)})`);
 
     const bounds = points.flatMap((point) => others.flatMap(([, field]) => point[field] ?? [])).filter((b) => b !== null);
     const gain = d3.scaleLinear().domain([Math.min(0.9, d3.min(bounds) ?? 1), Math.max(1.2, d3.max(bounds) ?? 1)]).range(rangeOf(1));
@@ -261,7 +275,10 @@
     if (point.baseline !== null) add("baseline", us(point.baseline));
     if (point.vendor !== null) add("searched vendor", us(point.vendor));
     add("choice", `${us(point.choice)}, ${point.serves}${point.kernel === "" || point.kernel === point.serves ? "" : ` ${point.kernel}`}`);
+    if (point.own !== null) add("own families alone", `${us(point.own)}, ${point.own_kernel}`);
+    for (const [name, time] of point.published) add(`${data.published[name]}, other run`, us(time));
     if (point.gain !== null) add("baseline / choice", `${point.gain[0].toFixed(2)}x${interval(point.gain)}`);
+    if (point.own_gain !== null) add("baseline / own", `${point.own_gain[0].toFixed(2)}x${interval(point.own_gain)}`);
     if (point.over_vendor !== null) add("vendor / choice", `${point.over_vendor[0].toFixed(2)}x${interval(point.over_vendor)}`);
     if (point.share !== null) add("of the floor", `${(100 * point.share).toFixed(0)} %`);
   }
@@ -269,7 +286,7 @@
   data.groups.forEach((group, g) => {
     const points = data.points.filter((point) => point.group === g).sort((a, b) => a.m - b.m);
     if (points.length === 0) return;
-    const cliffs = data.cliffs.filter((cliff) => cliff.group === g);
+    const cliffs = data.cliffs.filter((cliff) => cliff.group === g && cliff.curve === "choice");
     const figure = d3.select(grid).append("figure").attr("class", "plot");
     const title = figure.append("h3");
     title.text(`${group.name} `);
