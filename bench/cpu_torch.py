@@ -30,8 +30,9 @@ import torch
 import octile
 import octile.torch
 
-sys.path.append(str(Path(__file__).resolve().parent / "accuracy"))
+sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent / "accuracy")]
 import records
+from intervals import median_interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,18 +76,6 @@ class Linears(torch.nn.Module):
             layer.qkv(x), layer.o(x), layer.gate_up(x)
             y = layer.down(self.wide)
         return y
-
-
-def median_interval(values: list[float]) -> tuple[float, float, float]:
-    """Median and the widest 95 % interval that order statistics give for it."""
-    ordered = sorted(values)
-    count = len(ordered)
-    cut, tail = 0, 0.5**count
-    while tail <= 0.025 and cut < count // 2:
-        cut += 1
-        tail += math.comb(count, cut) * 0.5**count
-    low = max(cut - 1, 0)
-    return statistics.median(ordered), ordered[low], ordered[count - 1 - low]
 
 
 def pass_seconds(model: torch.nn.Module, x: torch.Tensor, repeats: int) -> float:

@@ -61,6 +61,11 @@ constexpr std::array kVariables = {
              "Name of this host among those of tune --mpi, where several have the same host name (as containers may).", ""},
     Variable{"OCTILE_LOG_LEVEL", Type::choice, "info", "Logging", "Least severe message that is written to stderr.", "", 0,
              0, "debug|info|warning|error|off"},
+    Variable{
+        "OCTILE_VERBOSE", Type::boolean, "off", "Logging",
+        "A line on stderr for each call of a linear: kernel, M, N, K, time, GB/s and TFLOP/s; on a GPU the time it took "
+        "to enqueue. Read when a linear is created.",
+        ""},
 };
 
 std::string lower(std::string_view text) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fp8Linear: what a linear adds to its weight (bias, how activations arrive), and the hot path.
+#include "octile/core/env.h"
 #include "octile/core/float_formats.h"
 #include "octile/core/format.h"
 #include "octile/core/log.h"
+#include "octile/linear/call_line.h"
 #include "octile/linear/dispatch.h"
 #include "octile/linear/explain.h"
 #include "octile/linear/untuned_log.h"
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -29,6 +32,7 @@ struct Fp8Linear::Impl {
   Plan plan;
   std::unique_ptr<DeviceBuffer> bias;       // [n] fp32, or nullptr.
   std::shared_ptr<UntunedCounter> untuned;  // Of calls that no table entry serves; nullptr: they are not counted.
+  bool verbose = false;                     // OCTILE_VERBOSE.
 
   // prepare() publishes a new dispatch and keeps the older ones, which running calls and captured graphs may still use.
   std::mutex prepare_mutex;
@@ -164,6 +168,28 @@ void say_fallback_once(const Problem& problem, std::int64_t rows) {
   }
 }
 
+// Runs a chunk and says so.
+Expected<void> run_and_say(const PreparedKernel& prepared, const LaunchArgs& args, const Plan& plan) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  auto done = prepared.kernel->run(*prepared.weight, args);
+  const double us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  if (done) {
+    const ConstMatrixView& x = args.activation.x;
+    CallLine line;
+    line.kernel = prepared.family == nullptr ? "engine" : prepared.family->name();
+    line.m = x.rows;
+    line.n = plan.problem().n;
+    line.k = plan.problem().k;
+    line.x_bytes = line.m * line.k * size_of(x.dtype);
+    line.y_bytes = line.m * line.n * size_of(args.y.dtype);
+    line.us = us;
+    line.is_done = plan.device().kind == DeviceKind::cpu;
+    print_call_line(line);
+  }
+  return done;
+}
+
 // The hot path: checks, a binary search and a launch for each chunk.
 Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activation, const MatrixView& y, void* workspace,
                       std::int64_t workspace_bytes, void* stream) {
@@ -210,7 +236,8 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
       linear.untuned->add(m);
     }
     const PreparedKernel& prepared = *dispatch->serving[interval];
-    if (auto ok = prepared.kernel->run(*prepared.weight, args); !ok) {
+    if (auto ok = linear.verbose ? run_and_say(prepared, args, linear.plan) : prepared.kernel->run(*prepared.weight, args);
+        !ok) {
       return ok;
     }
   }
@@ -253,6 +280,10 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   if (!enabled) {
     return enabled.error();
   }
+  const auto verbose = env::get_bool("OCTILE_VERBOSE");
+  if (!verbose) {
+    return verbose.error();
+  }
   const Fp8Weight::Impl& packed = *weight.impl();
   // A weight that was packed with the switch off has the baseline's layout only.
   const bool tuned = *enabled && packed.tuned;
@@ -270,6 +301,7 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   }
   say_untuned_once(plan);
   auto impl = std::make_shared<Impl>(std::move(weight), options, std::move(plan));
+  impl->verbose = *verbose;
   if (impl->plan.tuned()) {
     impl->untuned =
         untuned_counter({packed.device.info.name, problem.n, problem.k, to_string(problem.out_dtype), problem.bias});
