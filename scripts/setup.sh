@@ -11,7 +11,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-packages="g++ cmake ninja-build pkg-config libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libdnnl-dev
+packages="g++ cmake ninja-build pkg-config libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libdnnl-dev libhwloc-dev
 libgtest-dev libgmock-dev libbenchmark-dev libxxhash-dev node-d3 python3 python3-venv"
 if [ "${1:-}" = test ]; then
   packages="$packages librapidcheck-dev qemu-user libopenmpi-dev openmpi-bin libmpich-dev mpich"

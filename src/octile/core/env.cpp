@@ -36,6 +36,8 @@ constexpr std::array kVariables = {
              "generic|avx2|avx512|avx512bf16|amx"},
     Variable{"OCTILE_ONEDNN_PATH", Type::text, "", "CPU",
              "The oneDNN component, liboctile_onednn.so, or the folder that holds it; no other place is searched then.", ""},
+    Variable{"OCTILE_HWLOC_PATH", Type::text, "", "CPU",
+             "The hwloc component, liboctile_hwloc.so, or the folder that holds it; no other place is searched then.", ""},
     Variable{"OCTILE_CUDA_PATH", Type::path_list, "", "CUDA",
              "Toolkits or directories with CUDA libraries, ':' between them, searched before all other places.", ""},
     Variable{"OCTILE_CACHE_DIR", Type::text, "", "CUDA",

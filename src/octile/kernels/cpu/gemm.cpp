@@ -5,13 +5,14 @@
 #include "octile/core/format.h"
 #include "octile/kernels/cpu/activations.h"
 #include "octile/kernels/cpu/families.h"
+#include "octile/kernels/cpu/numa.h"
 #include "octile/kernels/cpu/packed_weight.h"
 #include "octile/kernels/cpu/row_values.h"
 #include "octile/kernels/cpu/thread_pool.h"
+#include "octile/kernels/cpu/unit_queue.h"
 #include "octile/quant/quantize.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace octile::cpu {
 namespace {
@@ -270,16 +271,24 @@ class GemmKernel final : public Kernel {
   // Threads take the next unit as they finish one: on a machine that others use as well, equal shares would wait for the
   // slowest thread.
   static void multiply(const Call& call) noexcept {
-    const std::int64_t units = call.plan.row_units().parts * call.plan.column_units();
-    std::atomic<std::int64_t> next = 0;
+    const Numa& machine = numa();
+    const std::int64_t row_units = call.plan.row_units().parts;
+    const std::int64_t units = row_units * call.plan.column_units();
+    const std::int64_t groups_of_unit = call.plan.config.block_n / kGroupColumns;
+    const Partition nodes = groups_of_nodes(call.weight->groups(), machine.nodes());
+    // A unit belongs to the node of its first group.
+    UnitQueue queue(machine.nodes(), [&](int node) {
+      const std::int64_t group = node == machine.nodes() ? call.weight->groups() : nodes.begin(node);
+      return std::min((group + groups_of_unit - 1) / groups_of_unit * row_units, units);
+    });
     const auto work = [&](int part) {
+      const int node = machine.node_of_this_thread();
       std::uint8_t* scratch = call.scratch + part * call.plan.scratch_bytes();
       // The next unit is taken one ahead, so that its first codes can be asked for.
-      std::int64_t unit = next.fetch_add(1, std::memory_order_relaxed);
-      while (unit < units) {
-        const std::int64_t following = next.fetch_add(1, std::memory_order_relaxed);
-        const std::uint8_t* next_codes =
-            following < units ? call.weight->group(unit_at(call, following).group_begin) : nullptr;
+      std::int64_t unit = queue.take(node);
+      while (unit >= 0) {
+        const std::int64_t following = queue.take(node);
+        const std::uint8_t* next_codes = following >= 0 ? call.weight->group(unit_at(call, following).group_begin) : nullptr;
         run_unit(call, unit_at(call, unit), scratch, next_codes);
         unit = following;
       }

@@ -9,8 +9,11 @@
 
 namespace octile::cpu {
 
+inline constexpr std::int64_t kHugePageBytes = std::int64_t{2} << 20;
+
 // Owns `bytes` of zeroed memory: 64-byte aligned, and from 2 MiB up aligned to 2 MiB with huge pages asked for. Streaming
-// weights over 4 KiB pages costs 15-20 % at M <= 16.
+// weights over 4 KiB pages costs 15-20 % at M <= 16. Such large memory is mapped and not touched: its pages come into being
+// where, and by the thread by which, they are first written.
 class HostMemory {
  public:
   HostMemory() noexcept = default;

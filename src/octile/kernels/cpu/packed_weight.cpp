@@ -3,6 +3,7 @@
 #include "octile/kernels/cpu/packed_weight.h"
 
 #include "octile/kernels/cpu/families.h"
+#include "octile/kernels/cpu/numa.h"
 #include "octile/kernels/cpu/thread_pool.h"
 #include "octile/quant/weight_source.h"
 
@@ -59,6 +60,24 @@ std::int64_t CpuPackedWeight::bytes_for(std::int64_t n, std::int64_t k) noexcept
   return padded_n * round_up(k, kPaddingK) + padded_n * static_cast<std::int64_t>(sizeof(float));
 }
 
+void CpuPackedWeight::place_on_nodes() noexcept {
+  const Numa& machine = numa();
+  if (machine.nodes() == 1 || memory_.bytes() < kHugePageBytes) {  // Smaller memory shares its pages with others'.
+    return;
+  }
+  const Partition nodes = groups_of_nodes(groups(), machine.nodes());
+  const std::int64_t group_bytes = kGroupColumns * padded_k_;
+  for (int node = 0; node < machine.nodes(); ++node) {
+    // Whole huge pages: one that two nodes share goes to the first of them, and the last node has the scales too.
+    const std::int64_t begin = round_up(nodes.begin(node) * group_bytes, kHugePageBytes);
+    const std::int64_t next = round_up(nodes.begin(node + 1) * group_bytes, kHugePageBytes);
+    const std::int64_t end = node + 1 == machine.nodes() ? memory_.bytes() : std::min(next, memory_.bytes());
+    if (begin < end && !machine.place(codes_ + begin, end - begin, node)) {
+      return;
+    }
+  }
+}
+
 std::uint8_t packed_code(const CpuPackedWeight& weight, std::int64_t n, std::int64_t k) noexcept {
   const std::int64_t group = n / kGroupColumns;
   const std::int64_t panel = n % kGroupColumns / kPanelColumns;
@@ -76,6 +95,7 @@ Expected<std::shared_ptr<PackedWeight>> pack_cpu(const WeightSource& source) {
     return memory.error();
   }
   auto weight = std::make_shared<CpuPackedWeight>(source.n, source.k, std::move(memory).value());
+  weight->place_on_nodes();
   const auto pack_group = [&](int part) {
     const std::int64_t group = part;
     const std::int64_t panels = weight->panels_of_group(group);

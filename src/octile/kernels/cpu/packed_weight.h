@@ -61,6 +61,9 @@ class CpuPackedWeight final : public PackedWeight {
  private:
   friend Expected<std::shared_ptr<PackedWeight>> pack_cpu(const WeightSource& source);
 
+  // Asks for each node's groups on that node, before the first of their bytes is written.
+  void place_on_nodes() noexcept;
+
   std::int64_t n_, k_, padded_n_, padded_k_;
   HostMemory memory_;
   std::uint8_t* codes_;
