@@ -169,9 +169,9 @@ TEST(Numa, ReadsTheNodesThatHwlocSees) {
 #else
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   // Each core of the description is a node; as many as there are cores, so that none is unknown.
-  const std::string command = "HWLOC_SYNTHETIC='numa:2 pu:" + std::to_string((cpus.back() + 2) / 2) + "' taskset -c 0," +
-                              std::to_string(cpus.back()) + " '" + self +
-                              "' --gtest_filter='NumaOfADescription*' > /dev/null";
+  const std::string command =
+      "OCTILE_HWLOC_PATH='" OCTILE_TEST_BINARY_DIR "' HWLOC_SYNTHETIC='numa:2 pu:" + std::to_string((cpus.back() + 2) / 2) +
+      "' taskset -c 0," + std::to_string(cpus.back()) + " '" + self + "' --gtest_filter='NumaOfADescription*' > /dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
 #endif
 }

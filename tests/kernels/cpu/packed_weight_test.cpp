@@ -10,7 +10,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -111,6 +113,43 @@ TEST(PackedWeight, SaysSoWhenThereIsNotEnoughMemory) {
   const auto packed = pack_cpu(source);
   ASSERT_FALSE(packed);
   EXPECT_EQ(packed.error().code, ErrorCode::out_of_memory);
+}
+
+// A value in kB of /proc/self/status, in bytes.
+std::int64_t status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    std::int64_t kilobytes = 0;
+    if (word == name + ":" && status >> kilobytes) {
+      return kilobytes * 1024;
+    }
+  }
+  return 0;
+}
+
+TEST(PackedWeight, PackingTakesNoMemoryBesideSourceAndResult) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps memory of its own";
+#endif
+  // Qwen3-8B's gate_up.
+  const std::int64_t n = 24576;
+  const std::int64_t k = 4096;
+  ASSERT_NE(pack({0}, {1.0F}, 1, 1, 1), nullptr);  // The pool's threads are there.
+  const std::int64_t before = status_bytes("VmRSS");
+  const std::vector<std::uint8_t> codes(static_cast<std::size_t>(n * k), std::uint8_t{0x38});
+  const std::vector<float> scales(static_cast<std::size_t>(n), 1.0F);
+  std::ofstream("/proc/self/clear_refs") << "5";  // The peak is the present.
+  const std::int64_t with_source = status_bytes("VmHWM");
+  if (with_source == 0 || with_source > before + n * k + (n * k) / 2) {
+    GTEST_SKIP() << "this kernel does not let a process look at its own peak";
+  }
+  const auto weight = pack(codes, scales, n, k, k);
+  ASSERT_NE(weight, nullptr);
+  const std::int64_t peak = status_bytes("VmHWM") - before;
+  const std::int64_t source = n * k + n * 4;
+  EXPECT_GE(peak, source + weight->bytes()) << "what is measured holds both";
+  EXPECT_LE(static_cast<double>(peak), 1.05 * static_cast<double>(source + weight->bytes()));
 }
 
 // Index arithmetic beyond 2^32 without the memory: the sizes are plain 64-bit products.

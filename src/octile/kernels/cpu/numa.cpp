@@ -4,6 +4,7 @@
 #include "octile/kernels/cpu/numa.h"
 
 #include "octile/core/component.h"
+#include "octile/core/env.h"
 #include "octile/core/format.h"
 #include "octile/core/log.h"
 #include "octile/kernels/cpu/cores.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,9 +81,20 @@ class HwlocNodes final : public Numa {
   std::vector<int> node_of_cpu_;  // Indices into used_.
 };
 
+// Whether the kernel knows of one node alone: then hwloc, which takes milliseconds to look at a machine, is not asked, unless
+// its component was named on purpose.
+bool is_plain_machine() {
+  const Expected<std::string> named = env::get_text("OCTILE_HWLOC_PATH");
+  const std::optional<std::string> online = read_small_file("/sys/devices/system/node/online");
+  return named && named->empty() && online && online->find_first_of(",-") == std::string::npos;
+}
+
 const Numa& this_machine() {
   static const OneNode one;
   static const Numa* const machine = []() -> const Numa* {
+    if (is_plain_machine()) {
+      return &one;
+    }
     const auto component = open_component_api<OctileHwlocApi>(
         component_candidates("OCTILE_HWLOC_PATH", "liboctile_hwloc.so"), OCTILE_HWLOC_ENTRY, problem_of);
     if (component.api == nullptr || component.api->nodes() < 2) {
