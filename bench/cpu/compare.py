@@ -15,7 +15,10 @@ weights decoded and packed beforehand.
                        g++ -O2 -std=c++20 -I$V/include bench/cpu/onednn3_worker.cpp -o onednn3_worker -L$V/lib -ldnnl
                        OCL_ICD_FILENAMES=$V/lib/libintelocl.so LD_LIBRARY_PATH=$V/lib ONEDNN_VERBOSE=none ./onednn3_worker
 
-writes bench/results/<device_name>/cpu_kernels.json, or cpu_spaces.json. docs/benchmarks.md shows them.
+    --curve A:B      the fastest family at every M from A to B, and t(M+1) / t(M)
+
+writes bench/results/<device_name>/cpu_kernels.json, cpu_spaces.json or cpu_curve.json. docs/benchmarks.md shows them:
+bench/cpu/tables.py writes its tables.
 """
 
 from __future__ import annotations
@@ -164,6 +167,22 @@ class Bench:
             self.rows.append(row)
             print(line(row), flush=True)
 
+    def curve(self, name: str, n: int, k: int, first: int, last: int) -> None:
+        lane = next(family for family in reversed(PEAKS) if self.prepared([family], first, n, k))
+        times: dict[int, list[float]] = {m: [] for m in range(first, last + 1)}
+        for index in range(self.arguments.passes):
+            self.measure_limits()
+            for m in times if index % 2 == 0 else reversed(times):
+                self.prepared([lane], m, n, k)
+                times[m].append(self.ours.number(f"time {lane} {self.calls_for(lane)}"))
+        for m, values in times.items():
+            row: dict[str, object] = {"shape": name, "n": n, "k": k, "m": m, "lane": lane, "us": statistics.median(values)}
+            if m < last:
+                row |= spread("next_ratio", [after / now for now, after in zip(values, times[m + 1], strict=True)])
+            self.rows.append(row)
+        steepest = max((row for row in self.rows if row["shape"] == name and "next_ratio" in row), key=lambda row: row["next_ratio"])  # type: ignore[arg-type,return-value]
+        print(f"{name}: M = {first} to {last}: {line(steepest)}", flush=True)
+
     def record(self) -> dict[str, object]:
         return {
             "device_name": self.machine["device_name"],
@@ -187,7 +206,7 @@ def spread(name: str, values: list[float]) -> dict[str, float]:
 
 def line(row: dict[str, object]) -> str:
     parts = [f"{row['shape']:12} M={row['m']:<5} {row['lane']:16} {row['us']:10.1f} us"]
-    for name, text in (("read_share", "of read"), ("peak_share", "of peak"), ("vs_bf16", "x bf16"), ("heuristic_loses", "lost")):
+    for name, text in (("read_share", "of read"), ("peak_share", "of peak"), ("vs_bf16", "x bf16"), ("heuristic_loses", "lost"), ("next_ratio", "t(M+1) / t(M)")):
         if name in row:
             parts.append(f"{row[name]:.3f} [{row[name + '_lo']:.3f}, {row[name + '_hi']:.3f}] {text}")
     return "  ".join(parts)
@@ -203,6 +222,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--least", type=float, default=0.05, help="seconds of one timing")
     parser.add_argument("--cold-mb", type=int, default=512, help="of the copies of a weight")
     parser.add_argument("--spaces", action="store_true")
+    parser.add_argument("--curve", default="", metavar="A:B")
     parser.add_argument("--out", type=Path, help="folder of results")
     return parser.parse_args(words)
 
@@ -212,11 +232,15 @@ def main(words: list[str] | None = None) -> dict[str, object]:
     bench = Bench(arguments)
     for name in arguments.shapes.split(","):
         n, k = SHAPES[name]
+        if arguments.curve:
+            bench.curve(name, n, k, *(int(text) for text in arguments.curve.split(":")))
+            continue
         for m in (int(text) for text in arguments.m.split(",")):
             (bench.spaces if arguments.spaces else bench.compare)(name, n, k, m)
     record = bench.record()
     if arguments.out:
-        path = arguments.out / str(record["device_name"]) / ("cpu_spaces.json" if arguments.spaces else "cpu_kernels.json")
+        what = "curve" if arguments.curve else "spaces" if arguments.spaces else "kernels"
+        path = arguments.out / str(record["device_name"]) / f"cpu_{what}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(records.written(records.rounded(record)), encoding="utf-8")
         print(f"wrote {path}")
