@@ -269,7 +269,7 @@ int run() {
   Bench bench;
   std::string line;
   while (std::getline(std::cin, line)) {
-    std::cout << bench.answer(line) << std::endl;
+    std::cout << bench.answer(line) << '\n' << std::flush;
   }
   return 0;
 }

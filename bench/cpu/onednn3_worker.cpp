@@ -204,13 +204,13 @@ std::string answer(const std::string& line, std::map<std::string, Prepared>& pro
 int main() {
   std::map<std::string, Prepared> products;
   const dnnl_version_t* version = dnnl_version();
-  std::cout << "onednn " << version->major << '.' << version->minor << '.' << version->patch << std::endl;
+  std::cout << "onednn " << version->major << '.' << version->minor << '.' << version->patch << '\n' << std::flush;
   std::string line;
   while (std::getline(std::cin, line)) {
     try {
-      std::cout << answer(line, products) << std::endl;
+      std::cout << answer(line, products) << '\n' << std::flush;
     } catch (const std::exception& error) {
-      std::cout << "error " << error.what() << std::endl;
+      std::cout << "error " << error.what() << '\n' << std::flush;
     }
   }
   return 0;
