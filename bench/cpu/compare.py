@@ -33,6 +33,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 sys.path += [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "accuracy")]
 import records
@@ -83,7 +84,7 @@ class Bench:
         self.theirs = Worker(arguments.onednn3) if arguments.onednn3 else None
         self.onednn3 = self.theirs.process.stdout.readline().strip() if self.theirs else ""  # type: ignore[union-attr]
         self.machine = json.loads(self.ours.ask("machine"))
-        self.rows: list[dict[str, object]] = []
+        self.rows: list[dict[str, Any]] = []
         self.limits: dict[str, list[float]] = {}
 
     def worker_of(self, lane: str) -> tuple[Worker, str]:
@@ -136,7 +137,7 @@ class Bench:
         passes = self.passes(list(running))
         rivals = [lane for lane in BF16_RIVALS if lane in running]
         for lane, detail in running.items():
-            row: dict[str, object] = {"shape": name, "n": n, "k": k, "m": m, "lane": lane, "runs": detail}
+            row: dict[str, Any] = {"shape": name, "n": n, "k": k, "m": m, "lane": lane, "runs": detail}
             row["us"] = statistics.median(times[lane] for _, times in passes)
             if lane in PEAKS:
                 row |= spread("read_share", [n * k / times[lane] / 1e3 / limits["read_gbps"] for limits, times in passes])
@@ -160,7 +161,7 @@ class Bench:
             # The best is chosen by one half of the passes and held against the heuristic by the other.
             first, second = self.passes(list(running)), self.passes(list(running))
             best = min(configs, key=lambda config: statistics.median(times[config] for _, times in first))
-            row: dict[str, object] = {"shape": name, "n": n, "k": k, "m": m, "lane": family, "configs": len(configs)}
+            row: dict[str, Any] = {"shape": name, "n": n, "k": k, "m": m, "lane": family, "configs": len(configs)}
             row["us"] = statistics.median(times[family] for _, times in second)
             row |= {"runs": running[family], "best": best.split(":")[1]}
             row |= spread("heuristic_loses", [times[family] / times[best] - 1.0 for _, times in second])
@@ -176,25 +177,37 @@ class Bench:
                 self.prepared([lane], m, n, k)
                 times[m].append(self.ours.number(f"time {lane} {self.calls_for(lane)}"))
         for m, values in times.items():
-            row: dict[str, object] = {"shape": name, "n": n, "k": k, "m": m, "lane": lane, "us": statistics.median(values)}
+            row: dict[str, Any] = {"shape": name, "n": n, "k": k, "m": m, "lane": lane, "us": statistics.median(values)}
             if m < last:
                 row |= spread("next_ratio", [after / now for now, after in zip(values, times[m + 1], strict=True)])
             self.rows.append(row)
-        steepest = max((row for row in self.rows if row["shape"] == name and "next_ratio" in row), key=lambda row: row["next_ratio"])  # type: ignore[arg-type,return-value]
+        steps = [row for row in self.rows if row["shape"] == name and "next_ratio" in row]
+        steepest = max(steps, key=lambda row: row["next_ratio"])
         print(f"{name}: M = {first} to {last}: {line(steepest)}", flush=True)
+
+    def command(self) -> str:
+        """As it was given, without the places of programs and results."""
+        words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        for option in ("--worker", "--onednn3", "--out"):
+            if option in words:
+                words[words.index(option) + 1] = option.removeprefix("--").upper()
+        return shlex.join(words)
 
     def record(self) -> dict[str, object]:
         return {
             "device_name": self.machine["device_name"],
             "commit": records.commit(),
-            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "command": self.command(),
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "machine": self.machine,
             "onednn3": self.onednn3,
             "protocol": "passes over the limits and all lanes, forward and backward in turn; cold copies of the weight in "
             f"rotation ({self.arguments.cold_mb} MB), {self.arguments.least} s a timing, {self.arguments.passes} passes; "
             "medians of what each pass gave, 95 % intervals by order statistics",
-            "limits": {name: dict(zip(("median", "lo", "hi"), median_interval(values), strict=True)) for name, values in self.limits.items()},
+            "limits": {
+                name: dict(zip(("median", "lo", "hi"), median_interval(values), strict=True))
+                for name, values in self.limits.items()
+            },
             "rows": self.rows,
         }
 
@@ -204,9 +217,15 @@ def spread(name: str, values: list[float]) -> dict[str, float]:
     return {name: median, f"{name}_lo": low, f"{name}_hi": high}
 
 
-def line(row: dict[str, object]) -> str:
+def line(row: dict[str, Any]) -> str:
     parts = [f"{row['shape']:12} M={row['m']:<5} {row['lane']:16} {row['us']:10.1f} us"]
-    for name, text in (("read_share", "of read"), ("peak_share", "of peak"), ("vs_bf16", "x bf16"), ("heuristic_loses", "lost"), ("next_ratio", "t(M+1) / t(M)")):
+    for name, text in (
+        ("read_share", "of read"),
+        ("peak_share", "of peak"),
+        ("vs_bf16", "x bf16"),
+        ("heuristic_loses", "lost"),
+        ("next_ratio", "t(M+1) / t(M)"),
+    ):
         if name in row:
             parts.append(f"{row[name]:.3f} [{row[name + '_lo']:.3f}, {row[name + '_hi']:.3f}] {text}")
     return "  ".join(parts)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tables of CPU kernels in docs/benchmarks.md from the records that compare.py left.
 
-    python bench/cpu/tables.py            writes them
-    python bench/cpu/tables.py --check    exits with 1 where they are not what the records say
+python bench/cpu/tables.py            writes them
+python bench/cpu/tables.py --check    exits with 1 where they are not what the records say
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs/benchmarks.md"
@@ -35,7 +36,7 @@ def mean(values: list[float]) -> float:
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
-def of(rows: list[dict], lane: str, m: int) -> list[dict]:
+def of(rows: list[dict[str, Any]], lane: str, m: int) -> list[dict[str, Any]]:
     return [row for row in rows if row["lane"] == lane and row["m"] == m]
 
 
@@ -44,7 +45,7 @@ def table(head: list[str], body: list[list[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
-def kernels(record: dict) -> str:
+def kernels(record: dict[str, Any]) -> str:
     """Geometric means over the shapes: shares of the limits, and every side's time / that of the fastest family here."""
     rows = record["rows"]
     ms = sorted({row["m"] for row in rows})
@@ -55,14 +56,23 @@ def kernels(record: dict) -> str:
     text = (
         f"{record['machine']['model']}, {record['machine']['threads']} threads, {record['machine']['instruction_set']}; "
         f"reading memory {limits['read_gbps']['median']:.1f} GB/s; multiply-adds in registers "
-        + ", ".join(f"{name.removesuffix('_gflops')} {value['median']:.0f} GFLOP/s" for name, value in limits.items() if name != "read_gbps")
+        + ", ".join(
+            f"{name.removesuffix('_gflops')} {value['median']:.0f} GFLOP/s"
+            for name, value in limits.items()
+            if name != "read_gbps"
+        )
         + ".\n\n"
     )
     body = []
     for lane in lanes:
         for share, name in (("read_share", "of reading memory"), ("peak_share", "of its instruction's peak")):
             found = {m: of(rows, lane, m) for m in ms}
-            body.append([f"{NAMES[lane]}: share {name}", *(f"{mean([row[share] for row in found[m]]):.2f}" if found[m] else "" for m in ms)])
+            body.append(
+                [
+                    f"{NAMES[lane]}: share {name}",
+                    *(f"{mean([row[share] for row in found[m]]):.2f}" if found[m] else "" for m in ms),
+                ]
+            )
     rivals = [lane for lane in dict.fromkeys(row["lane"] for row in rows) if lane in NAMES and lane not in MINE]
     for rival in [*rivals, *lanes[1:]]:
         cells = []
@@ -76,7 +86,7 @@ def kernels(record: dict) -> str:
     return text + table(["M", *map(str, ms)], body)
 
 
-def spaces(record: dict) -> str:
+def spaces(record: dict[str, Any]) -> str:
     """What the heuristic loses against the best config of the space, chosen by other passes."""
     rows = record["rows"]
     ms = sorted({row["m"] for row in rows})
@@ -90,7 +100,7 @@ def spaces(record: dict) -> str:
     return table(["shape", "family", *(f"M = {m}" for m in ms)], body)
 
 
-def curve(record: dict) -> str:
+def curve(record: dict[str, Any]) -> str:
     """The steepest steps from one M to the next."""
     rows = record["rows"]
     body = []

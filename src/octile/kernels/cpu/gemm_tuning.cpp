@@ -69,10 +69,11 @@ std::int64_t unit_columns(const Machine& machine, std::int64_t n) noexcept {
   return columns;
 }
 
-// At M = 1 Zen 4's own prefetching keeps up, and a prefetch for each line costs a tenth; Intel's wants it (5 to 15 %), and
-// so does every core that multiplies more rows.
-std::int64_t prefetch_distance(const Machine& machine, std::int64_t m) noexcept {
-  return m == 1 && !machine.intel ? 0 : kPrefetchBytes;
+// At M = 1 Zen 4's own prefetching keeps up with a decoder that leaves it the time, and a prefetch for each line costs a
+// tenth; Intel's wants it (5 to 15 %), and so does every core that is busier.
+std::int64_t prefetch_distance(const Engine& engine, const Machine& machine, std::int64_t m) noexcept {
+  constexpr double kFastDecoding = 6.0;  // Cycles for 64 codes.
+  return m == 1 && !machine.intel && engine.decode_cycles <= kFastDecoding ? 0 : kPrefetchBytes;
 }
 
 GemmConfig config_with(const Engine& engine, const Machine& machine, const Problem& problem, std::int64_t m, Decode decode) {
@@ -83,7 +84,7 @@ GemmConfig config_with(const Engine& engine, const Machine& machine, const Probl
   config.block_n = decode == Decode::in_registers ? unit_columns(machine, problem.n) : kGroupColumns;
   config.block_k =
       decode == Decode::in_registers ? even_block_k(padded_k, kLargestBlockK) : block_k_for_l2(engine, machine, padded_k);
-  config.prefetch_bytes = prefetch_distance(machine, m);
+  config.prefetch_bytes = prefetch_distance(engine, machine, m);
   set_tile(engine, m, config);
   return config;
 }
