@@ -6,9 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
+
+#include <sys/mman.h>
+#include <sys/prctl.h>
 
 namespace octile::cpu {
 namespace {
@@ -35,6 +42,60 @@ TEST(HostMemory, MovesWithoutFreeingTwice) {
   third = std::move(second);
   EXPECT_EQ(third.data(), data);
   EXPECT_EQ(third.bytes(), 128);
+}
+
+// The line "VmFlags:" of the mapping that holds `address`; "" where the kernel shows none.
+std::string flags_of_mapping(const void* address) {
+  std::ifstream smaps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  bool inside = false;
+  for (std::string line; std::getline(smaps, line);) {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    if (std::sscanf(line.c_str(), "%zx-%zx ", &begin, &end) == 2) {  // NOLINT(cert-err34-c)
+      inside = begin <= wanted && wanted < end;
+    } else if (inside && line.starts_with("VmFlags:")) {
+      return line + " ";
+    }
+  }
+  return {};
+}
+
+TEST(HostMemory, AsksForHugePagesWhereItIsLarge) {
+  const auto large = HostMemory::allocate(3 << 20);
+  ASSERT_TRUE(large);
+  const std::string flags = flags_of_mapping(large->data());
+  if (flags.empty() || !std::filesystem::exists("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    GTEST_SKIP() << "this kernel does not show what was asked, or has no transparent huge pages";
+  }
+  EXPECT_THAT(flags, ::testing::HasSubstr(" hg "));
+}
+
+TEST(HostMemory, IsTheSameWithoutHugePages) {
+  if (::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0) {
+    GTEST_SKIP() << "this kernel knows no way to do without";
+  }
+  const auto large = HostMemory::allocate((3 << 20) + 5);
+  ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+  ASSERT_TRUE(large) << large.error().message;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large->data()) % static_cast<std::uintptr_t>(kHugePageBytes), 0U);
+  auto* begin = static_cast<unsigned char*>(large->data());
+  EXPECT_TRUE(std::all_of(begin, begin + large->bytes(), [](unsigned char byte) { return byte == 0; }));
+  std::fill_n(begin, large->bytes(), 7);
+  EXPECT_EQ(begin[large->bytes() - 1], 7);
+}
+
+TEST(HostMemory, GivesBackWhatIsLarge) {
+  std::uintptr_t address = 0;
+  {
+    const auto large = HostMemory::allocate(5 << 20);
+    ASSERT_TRUE(large);
+    address = reinterpret_cast<std::uintptr_t>(large->data());
+    std::fill_n(static_cast<unsigned char*>(large->data()), large->bytes(), 1);
+  }
+  // The pages are no part of the process any more.
+  EXPECT_NE(::msync(reinterpret_cast<void*>(address), 1 << 20, MS_ASYNC), 0);  // NOLINT(performance-no-int-to-ptr)
+  EXPECT_EQ(errno, ENOMEM);
 }
 
 TEST(HostMemory, MoreThanTheAddressSpaceIsAnErrorThatNamesTheBytes) {
