@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
-import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +16,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.qwen3 import modeling_qwen3
 
 import octile.torch
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "accuracy"))
+from linears import kill_switch
 
 VARIANTS = {
     "bf16": "torch, bf16, as transformers has it",
@@ -27,7 +30,6 @@ VARIANTS = {
     "octile_producers": "the same, with (add +) norm and SwiGLU fused with the quantisation",
     "none": "no linears but lm_head: the rest of a step",
 }
-SWITCH = "OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE"
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 
 Codes = tuple[torch.Tensor, torch.Tensor]  # float8_e4m3fn [N, K] and fp32 [N, 1].
@@ -211,20 +213,6 @@ def fuse_linears(layer: torch.nn.Module, codes: LayerCodes, make: MakeLinear) ->
     made = {name: make(*its) for name, its in codes.fused.items()}
     layer.self_attn = FusedAttention(layer.self_attn, made["qkv"], made["o"])
     layer.mlp = FusedMlp(made["gate_up"], made["down"])
-
-
-@contextlib.contextmanager
-def kill_switch(state: str) -> Iterator[None]:
-    """Linears that are packed inside have the kill switch in this state for all their life."""
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = state
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = before
 
 
 class Builder:

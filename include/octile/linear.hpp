@@ -112,6 +112,10 @@ struct LinearOptions {
   // before it on the same stream: in mode Pdl::consume the product then starts early behind it, as behind the linear's own
   // quantiser. Results do not depend on it.
   bool behind_producer = false;
+  // Leaves multiprocessors of a GPU to others, a communication kernel for one: the product keeps to at most so many of them.
+  // 0: no limit. A kernel that cannot be held to it does not serve, and explain() says so. The quantiser before it has one
+  // block a row and is not held to it. On a CPU, and beyond what the device has, an error.
+  int max_sms = 0;
 };
 
 // What serves one M, and why. Field names are those of `octile explain --json`.

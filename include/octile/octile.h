@@ -105,6 +105,9 @@ typedef struct octile_linear_options {
   int32_t reserved;                        /* Not read. */
   int32_t behind_producer; /* 1: codes come from an octile_producer enqueued directly before, behind which the product may
                             * start early with OCTILE_PDL_CONSUME, too. */
+  int32_t reserved_2;      /* Not read. */
+  int32_t max_sms; /* The product keeps to at most so many multiprocessors of a GPU; 0: no limit. An error on a CPU and
+                    * beyond what the device has. */
 } octile_linear_options;
 
 /* Element (r, c) lies at data + (r * row_stride + c) * element size. row_stride >= cols; 0: cols. */

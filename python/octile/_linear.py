@@ -159,7 +159,9 @@ class Linear:
     `activation`: "dynamic_per_token" (x is bf16 or fp16, quantised with one scale a row), "static_per_tensor" (quantised
     with `static_scale`) or "quantized" (x is e4m3 and comes with its scales). `x_dtype`: of x, for the two that quantise.
     `quantize`: "octile", "vllm", "sglang" or QuantizeOptions, for "dynamic_per_token". `bias`: [N], copied. `max_m`:
-    prepare() for so many rows at once. Calls from several threads at once are fine.
+    prepare() for so many rows at once. `max_sms`: the product keeps to at most so many multiprocessors of a GPU, which
+    leaves the others to a communication kernel; an error on a CPU and beyond what the device has. Calls from several
+    threads at once are fine.
     """
 
     def __init__(
@@ -173,9 +175,12 @@ class Linear:
         quantize: str | _core.QuantizeOptions = "octile",
         bias_dtype: Any = None,
         max_m: int | None = None,
+        max_sms: int | None = None,
     ) -> None:
         if not isinstance(weight, Weight):
             raise TypeError(f"weight: want an octile.Weight, got {type(weight)}")
+        if max_sms is not None and max_sms < 1:
+            raise ValueError(f"max_sms: want at least 1, or None for no limit, got {max_sms}")
         self.weight: Weight = weight
         self.activation: str = activation
         self.x_dtype: str = "e4m3" if activation == "quantized" else _arrays.dtype_name(x_dtype)
@@ -196,6 +201,7 @@ class Linear:
             bias=0 if bias_array is None else bias_array.pointer,
             bias_dtype="fp32" if bias_array is None else bias_array.dtype,
             allow_capture_fallback=False,
+            max_sms=max_sms or 0,
         )
         if max_m is not None:
             self.prepare(max_m)

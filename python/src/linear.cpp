@@ -136,7 +136,8 @@ void update_weight(Fp8Weight& weight, std::int64_t n, std::int64_t k, Address co
 }
 
 Linear make_linear(const Fp8Weight& weight, std::string_view activation, float static_scale, const QuantizeOptions& quantize,
-                   std::string_view x_dtype, Address bias, std::string_view bias_dtype, bool allow_capture_fallback) {
+                   std::string_view x_dtype, Address bias, std::string_view bias_dtype, bool allow_capture_fallback,
+                   int max_sms) {
   LinearOptions options;
   options.activation = activation_of(activation);
   options.static_scale = static_scale;
@@ -145,6 +146,7 @@ Linear make_linear(const Fp8Weight& weight, std::string_view activation, float s
   options.bias = at<const void*>(bias);
   options.bias_dtype = dtype_of("bias", bias_dtype);
   options.allow_capture_fallback = allow_capture_fallback;
+  options.max_sms = max_sms;
   return Linear{value_or_raise(Fp8Linear::create(weight, options))};
 }
 
@@ -204,7 +206,7 @@ void bind_linear(nb::module_& module) {
   nb::class_<Linear>(module, "Linear", "A linear layer; octile.Linear wraps it.")
       .def(nb::new_(&make_linear), nb::kw_only(), nb::arg("weight"), nb::arg("activation"), nb::arg("static_scale"),
            nb::arg("quantize"), nb::arg("x_dtype"), nb::arg("bias"), nb::arg("bias_dtype"),
-           nb::arg("allow_capture_fallback"), nb::call_guard<nb::gil_scoped_release>())
+           nb::arg("allow_capture_fallback"), nb::arg("max_sms"), nb::call_guard<nb::gil_scoped_release>())
       .def(
           "prepare", [](Linear& linear, std::int64_t max_m) { value_or_raise(linear.linear.prepare(max_m)); },
           nb::arg("max_m"), nb::call_guard<nb::gil_scoped_release>())

@@ -101,6 +101,33 @@ TEST_F(ExplainTest, ACloseDeviceNameIsNamedAndNotUsed) {
   EXPECT_THAT(point["reason"].get<std::string>(), HasSubstr("NVIDIA_L40S"));
 }
 
+TEST_F(ExplainTest, UnderALimitOfMultiprocessorsEntriesServeThatCanBeHeldToIt) {
+  const Json points = run_json({"explain", "--n", "6144", "--k", "4096", "--m", "1,16,64,128,512,4096", "--device-name",
+                                "NVIDIA_H200", "--max-sms", "100", "--json"});
+  int held = 0;
+  for (const Json& point : points) {
+    const auto reason = point["reason"].get<std::string>();
+    if (point["kernel"] == "hopper_decode" || point["kernel"] == "hopper_wgmma") {
+      EXPECT_THAT(reason, HasSubstr("held to 100 multiprocessors"));
+      ++held;
+    } else {
+      EXPECT_THAT(reason, testing::AnyOf(HasSubstr("is asked to keep to 100"), HasSubstr("cannot be held to 100"),
+                                         HasSubstr("the baseline won")));
+    }
+  }
+  EXPECT_GT(held, 0);
+}
+
+TEST_F(ExplainTest, SlabsOfADeviceThatIsNotHereHaveNoBaselineAndWhatServesIsNotKnown) {
+  const Json point = run_json({"explain", "--n", "6144", "--k", "4096", "--m", "16", "--device-name", "NVIDIA_H200",
+                               "--layout", "slab64", "--json"});
+  EXPECT_EQ(point["choice"], "heuristic");
+  EXPECT_EQ(point["kernel"], "unknown");
+  EXPECT_THAT(point["reason"].get<std::string>(),
+              testing::AllOf(HasSubstr("a baseline reads row-major weights, asked for is slab64"),
+                             HasSubstr("known only where NVIDIA_H200 is")));
+}
+
 TEST_F(ExplainTest, AnAliasUsesItOnPurpose) {
   const Json point = run_json({"explain", "--n", "4096", "--k", "4096", "--m", "1", "--device-name", "NVIDIA_L40", "--json"},
                               {.environment = {{"OCTILE_DEVICE_NAME_ALIAS", "NVIDIA_L40=NVIDIA_L40S"}}});

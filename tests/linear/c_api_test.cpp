@@ -309,6 +309,23 @@ TEST_F(CApi, ACallerWhoseWeightOptionsEndBeforeTheLaunchModeGetsTheDefaultAndIsN
   EXPECT_THAT(octile_last_error(), HasSubstr("weight_options.struct_size: want 40 to 56 bytes, got 39"));
 }
 
+TEST_F(CApi, ACallerWhoseLinearOptionsEndBeforeTheLimitOfMultiprocessorsHasNoneAndIsNotReadBeyondThem) {
+  octile_weight* made = nullptr;
+  ASSERT_EQ(octile_weight_create(&source, nullptr, &made), OCTILE_OK) << octile_last_error();
+  octile_linear_options options{};
+  options.max_sms = 8;
+  octile_linear* held = nullptr;
+  for (const std::size_t older : {offsetof(octile_linear_options, reserved_2), offsetof(octile_linear_options, max_sms)}) {
+    options.struct_size = older;
+    ASSERT_EQ(octile_linear_create(made, &options, &held), OCTILE_OK) << octile_last_error();
+    octile_linear_destroy(held);
+  }
+  options.struct_size = sizeof(options);
+  EXPECT_EQ(octile_linear_create(made, &options, &held), OCTILE_INVALID_ARGUMENT);
+  EXPECT_THAT(octile_last_error(), HasSubstr("max_sms: want 0 on a CPU"));
+  octile_weight_destroy(made);
+}
+
 TEST_F(CApi, AWeightsLayoutIsTakenByItsNumberAndUnpackingSaysWhatIsMissing) {
   octile_weight_options options{};
   options.struct_size = sizeof(options);

@@ -83,6 +83,72 @@ TEST_F(Choosing, OurFamiliesAloneAreTheTablesTilesAndElseTheHeuristic) {
   }
 }
 
+// A limit of multiprocessors.
+class ChoosingHeld : public Choosing {
+ protected:
+  ChoosingHeld() {
+    problem.max_sms = 8;
+    vendor.held_up_to_m = kForever;
+  }
+};
+
+TEST_F(ChoosingHeld, AnEntryThatKeepsToTheLimitServesAndSaysSo) {
+  ours.held_up_to_m = 64;
+  const Plan p = plan(table({entry(1, 64, "ours", 8, 1.5)}));
+  const Choice choice = p.choose(3);
+  EXPECT_EQ(choice.kind, ChoiceKind::tile);
+  EXPECT_THAT(choice.reason,
+              testing::AllOf(HasSubstr("measured on all multiprocessors"), HasSubstr("held to 8 multiprocessors")));
+}
+
+TEST_F(ChoosingHeld, AnEntryThatCannotBeHeldAtEveryMThatItServesIsSkippedForWhatCan) {
+  ours.held_up_to_m = 63;
+  const Plan p = plan(table({entry(1, 64, "ours", 8, 1.5)}));
+  EXPECT_THAT(p.skip_reason(0), HasSubstr("cannot be held to 8 multiprocessors"));
+  const Choice choice = p.choose(3);
+  EXPECT_EQ(choice.kind, ChoiceKind::baseline);
+  EXPECT_EQ(choice.family, &vendor);
+  EXPECT_THAT(choice.reason, testing::AllOf(HasSubstr("cannot be held"), HasSubstr("vendor is asked to keep to 8")));
+}
+
+TEST_F(ChoosingHeld, AFieldsLastKeyServesEveryMAndMustBeHeldThere) {
+  ours.held_up_to_m = 1 << 20;
+  TileTable t = table({entry(16, 16, "ours", 8)});
+  t.field_format = true;
+  EXPECT_NE(plan(std::move(t)).skip_reason(0), "");
+}
+
+TEST_F(ChoosingHeld, WithoutABaselineThatCanBeHeldAHeuristicServesAsFarAsOneCan) {
+  vendor.held_up_to_m.reset();
+  ours.held_up_to_m = 32;
+  const Plan p = plan(table({baseline_entry(1, 4096)}));
+  EXPECT_EQ(p.choose(20).family, &ours);
+  EXPECT_THAT(p.choose(20).reason, HasSubstr("vendor cannot be held to 8 multiprocessors"));
+  const Choice none = p.choose(4096);
+  EXPECT_EQ(none.family, nullptr);
+  EXPECT_THAT(none.reason, HasSubstr("no kernel family can be held to 8 multiprocessors at M = 4096"));
+}
+
+TEST_F(ChoosingHeld, WithTheKillSwitchOffTheBaselineServesAndSaysThatItIsNotHeld) {
+  vendor.held_up_to_m.reset();
+  const Plan p = Plan::from_lookup(&backend, backend.info, problem, {}, false);
+  EXPECT_EQ(p.choose(8).family, &vendor);
+  EXPECT_THAT(p.choose(8).reason, testing::AllOf(HasSubstr("kill switch"), HasSubstr("not held to 8 multiprocessors")));
+}
+
+TEST_F(ChoosingHeld, ATableMeasuredWithALimitServesThatLimitAlone) {
+  ours.held_up_to_m = kForever;
+  TileTable t = table({entry(1, 64, "ours", 8, 1.5)});
+  t.key.max_sms = 8;
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+  EXPECT_EQ(plan(t).choose(1).reason.find("measured on all"), std::string::npos);
+  for (const int other : {0, 9}) {
+    problem.max_sms = other;
+    EXPECT_THAT(plan(t).table_refusal(), HasSubstr("max_sms: the table has 8, here it is " + std::to_string(other)));
+    EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::baseline);
+  }
+}
+
 TEST_F(Choosing, KillSwitchOffIsTheBaselineAndReadsNoTable) {
   const Plan p = Plan::from_lookup(&backend, backend.info, problem, in_table(table({entry(1, 64, "ours", 8, 1.5)})), false);
   EXPECT_EQ(p.choose(8).kind, ChoiceKind::baseline);

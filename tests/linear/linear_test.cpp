@@ -335,6 +335,7 @@ TEST_F(Linear, RefusesOptionsThatCannotWork) {
   refused([](LinearOptions& o) { o.x_dtype = DType::fp32; }, "want bf16 or fp16, got fp32");
   refused([](LinearOptions& o) { o.x_dtype = DType::e4m3; }, "want bf16 or fp16, got e4m3");
   refused([](LinearOptions& o) { o.quantize.floor = 0.0F; }, "floor");
+  refused([](LinearOptions& o) { o.max_sms = 4; }, "max_sms: want 0 on a CPU");
   refused(
       [&](LinearOptions& o) {
         o.bias = &bias;

@@ -314,3 +314,12 @@ def test_weights_and_linears_are_neither_pickled_nor_copied(rng):
         for operation in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="keep its codes and scales"):
                 operation(thing)
+
+
+def test_a_limit_of_multiprocessors_is_a_gpus(rng):
+    _, _, weight = make(rng, 16, 32)
+    with pytest.raises(ValueError, match="want 0 on a CPU, which has no multiprocessors"):
+        octile.Linear(weight, max_sms=8)
+    for count in (0, -1):
+        with pytest.raises(ValueError, match=f"max_sms: want at least 1, or None for no limit, got {count}"):
+            octile.Linear(weight, max_sms=count)

@@ -161,6 +161,10 @@ Expected<void> FakeFamily::check(const DeviceInfo& /*device*/, const Problem& pr
   return {};
 }
 
+Expected<void> FakeFamily::check_sm_limit(const Problem& problem, const TileConfig& config, std::int64_t max_m) const {
+  return held_up_to_m && max_m <= *held_up_to_m ? Expected<void>() : KernelFamily::check_sm_limit(problem, config, max_m);
+}
+
 std::vector<TileConfig> FakeFamily::space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const {
   return {heuristic(device, problem, m)};
 }

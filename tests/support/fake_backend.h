@@ -38,8 +38,9 @@ class FakeFamily final : public KernelFamily {
   std::string its_hash = "hash-of-fake";
   std::optional<std::string> unavailable;
   double us_per_row = 1.0;
-  std::int64_t largest_tile = 256;  // Of the one config key, "tile".
-  bool batch_invariant = true;      // Whether check() takes a problem that asks for it.
+  std::int64_t largest_tile = 256;           // Of the one config key, "tile".
+  std::optional<std::int64_t> held_up_to_m;  // The largest M at which it keeps to a limit of multiprocessors; none: never.
+  bool batch_invariant = true;               // Whether check() takes a problem that asks for it.
   std::optional<Error> prepare_error;
   std::optional<Error> run_error;
   std::function<TileConfig(std::int64_t m)> its_heuristic;  // Default: tile = min(m, largest_tile); a vendor's: empty.
@@ -56,6 +57,7 @@ class FakeFamily final : public KernelFamily {
   Expected<void> available(const DeviceInfo& device) const override;
   std::string_view layout() const noexcept override { return its_layout; }
   Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const override;
+  Expected<void> check_sm_limit(const Problem& problem, const TileConfig& config, std::int64_t max_m) const override;
   std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override;
   TileConfig heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override;
   double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,

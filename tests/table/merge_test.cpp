@@ -180,6 +180,7 @@ TEST(Merge, DifferentHardKeysAreRefusedNamingKeyAndValues) {
   EXPECT_THAT(problem([](TableKey& key) { key.numerics = "baseline"; }), HasSubstr("numerics"));
   EXPECT_THAT(problem([](TableKey& key) { key.weight_layout = "slabs"; }), HasSubstr("weight_layout"));
   EXPECT_THAT(problem([](TableKey& key) { key.pdl = "full"; }), HasSubstr("pdl"));
+  EXPECT_THAT(problem([](TableKey& key) { key.max_sms = 100; }), HasSubstr("max_sms is \"0\" in left"));
   EXPECT_EQ(problem([](TableKey&) {}), "merged");
 }
 

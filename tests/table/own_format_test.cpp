@@ -183,6 +183,19 @@ TEST(OwnFormat, AFileWithoutAFormatNumberIsRefused) {
   EXPECT_THAT(loaded.findings.back().message, HasSubstr("octile_table"));
 }
 
+TEST(OwnFormat, ALimitOfMultiprocessorsIsAKeyThatMayBeMissingAndIsAtLeastOne) {
+  Json document = good();
+  document["key"]["max_sms"] = 100;
+  const Loaded loaded = load_text(document.dump());
+  ASSERT_TRUE(loaded.table);
+  EXPECT_EQ(loaded.table->key.max_sms, 100);
+  EXPECT_THAT(own_table_text(*loaded.table).value(), HasSubstr("\"max_sms\":100"));
+  for (const Json& wrong : {Json(0), Json(-1), Json(3'000'000'000)}) {
+    document["key"]["max_sms"] = wrong;
+    expect_file_left_out(document, "out_of_range", "key.max_sms");
+  }
+}
+
 TEST(OwnFormat, AHardKeyThatIsMissingWrongOrUnknownLeavesTheFileOut) {
   const Json original = good();
   for (const auto& item : original["key"].items()) {

@@ -396,16 +396,30 @@ TEST(Tune, ASecondRunOnTheSameDirectoryAddsItsPoints) {
   EXPECT_EQ(table.entries[1].m_lo, 64);
 }
 
-TEST(Tune, ATableOfOtherHardKeysIsRefusedBeforeAnythingIsMeasured) {
+TEST(Tune, ATableOfOtherHardKeysIsRefusedBeforeAnythingIsMeasuredAndKeepsItsEntries) {
   const TemporaryDirectory directory;
-  TuneOptions options = tune_options(directory.path(), "");
-  ASSERT_TRUE(tune_simulated(options, "ratio:0:1.5").has_value());
-  options.out_dtype = DType::fp16;
-  const SimulatedBackend backend(parse_scenario("ratio:0:1.5"));
-  const auto summary = tune_with(options, simulated_hooks(backend));
-  ASSERT_FALSE(summary.has_value());
-  EXPECT_THAT(summary.error().message, HasSubstr("out_dtype"));
-  EXPECT_EQ(backend.runs(), 0);
+  const TuneOptions first = tune_options(directory.path(), "");
+  ASSERT_TRUE(tune_simulated(first, "ratio:0:1.5").has_value());
+  const auto before = tables_in(directory.path());
+  const auto refused = [&](const char* key, auto change) {
+    SCOPED_TRACE(key);
+    TuneOptions options = first;
+    change(options);
+    const SimulatedBackend backend(parse_scenario("ratio:0:1.5"));
+    const auto summary = tune_with(options, simulated_hooks(backend));
+    ASSERT_FALSE(summary.has_value());
+    EXPECT_THAT(summary.error().message, testing::AllOf(HasSubstr(key), HasSubstr("tune into another directory")));
+    EXPECT_EQ(backend.runs(), 0);
+  };
+  refused("out_dtype", [](TuneOptions& options) { options.out_dtype = DType::fp16; });
+  refused("bias", [](TuneOptions& options) { options.bias = true; });
+  refused("accumulate", [](TuneOptions& options) { options.accumulate = Accumulate::precise; });
+  refused("numerics", [](TuneOptions& options) { options.numerics = Numerics::baseline; });
+  const auto after = tables_in(directory.path());
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [name, table] : before) {
+    expect_same_entries(table, after.at(name));
+  }
 }
 
 TEST(Tune, ATableOfWhichNothingCanServeAnyMoreIsReplacedWhateverItsKeys) {

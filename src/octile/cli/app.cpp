@@ -46,6 +46,7 @@ CLI::Option* add_parsed(CLI::App& command, const char* name, T& target, const ch
 
 Expected<std::int64_t> parse_dimension(std::string_view text) { return parse_positive(text, kMaxDimension); }
 Expected<std::int64_t> parse_m(std::string_view text) { return parse_positive(text, kMaxM); }
+Expected<std::int64_t> parse_sms(std::string_view text) { return parse_positive(text, kMaxSms); }
 Expected<std::int64_t> parse_ranks(std::string_view text) { return parse_positive(text, kMaxTensorParallel); }
 Expected<std::int64_t> parse_seed(std::string_view text) {
   return parse_positive(text, std::numeric_limits<std::int64_t>::max());
@@ -152,6 +153,12 @@ void add_pdl(CLI::App& command, std::string& pdl) {
       ->check(CLI::IsMember({"off", "consume", "full"}).description(""));
 }
 
+void add_max_sms(CLI::App& command, std::int64_t& max_sms) {
+  add_parsed<parse_sms>(
+      command, "--max-sms", max_sms, "COUNT",
+      "Products keep to so many multiprocessors of a GPU, as beside a communication kernel (default: all)");
+}
+
 void add_layout(CLI::App& command, std::string& layout, const char* description) {
   command.add_option("--layout", layout, description)
       ->type_name("{row_major,slab64}")
@@ -171,6 +178,7 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       ->type_name("DIR");
   add_scope(*command, args.tune.measure.scope);
   add_pdl(*command, args.tune.measure.pdl);
+  add_max_sms(*command, args.tune.measure.max_sms);
   add_layout(
       *command, args.tune.measure.layout,
       "Layout of a GPU's weights: row_major (default), or slab64, which our own kernels on Hopper alone read: then no "
@@ -237,6 +245,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_search_path(*command, args.bench.measure.tables);
   add_scope(*command, args.bench.measure.scope);
   add_pdl(*command, args.bench.measure.pdl);
+  add_max_sms(*command, args.bench.measure.max_sms);
   add_layout(*command, args.bench.measure.layout, kServedLayout);
   add_json(*command, args.bench.measure.json, "the rows");
   command->add_option("--csv", args.bench.csv, "Also write the rows as CSV")->type_name("FILE");
@@ -298,6 +307,7 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
   add_device_or_name(*command, args.explain.device, "cpu (default), cuda:0", args.explain.device_name, "A device");
   add_search_path(*command, args.explain.tables);
   add_layout(*command, args.explain.layout, kServedLayout);
+  add_max_sms(*command, args.explain.max_sms);
   add_json(*command, args.explain.json, "the explanation (a list where several are asked for)");
   command->footer(
       "Examples:\n"

@@ -36,6 +36,7 @@ struct MeasureArgs {
   std::string scope = "linear";
   std::string pdl = "full";
   std::string layout = "automatic";
+  std::int64_t max_sms = 0;  // 0: no limit.
   double time_budget_s = 0;  // 0: none.
   std::uint64_t seed = 0;    // 0: fresh.
   JsonTarget json;
@@ -77,6 +78,7 @@ struct VerifyArgs {
 struct ExplainArgs {
   ShapeArgs shape;
   std::string layout = "automatic";
+  std::int64_t max_sms = 0;  // 0: no limit.
   std::vector<std::int64_t> m_list;
   std::string device;       // Empty: "cpu", unless device_name is given.
   std::string device_name;  // Of a device that need not be present.

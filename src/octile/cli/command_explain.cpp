@@ -32,6 +32,9 @@ int run_explain(const ExplainArgs& args) {
     problem.n = shape.n;
     problem.k = shape.k;
     problem.layout = layout_named(args.layout);
+    if (auto limited = limit_sms(device->info, static_cast<int>(args.max_sms), problem); !limited) {
+      return fail(limited.error());
+    }
     const Plan plan = Plan::make(device->backend, device->info, problem, args.tables, *tuned);
     const auto bytes = weight_bytes(device->backend, plan);
     if (!bytes) {

@@ -12,6 +12,8 @@
 
 namespace octile::cli {
 
+// Most multiprocessors that are taken for a limit: far more than any GPU has.
+inline constexpr std::int64_t kMaxSms = 4096;
 // Largest M that is taken: 2^20 tokens in one call, far beyond any batch.
 inline constexpr std::int64_t kMaxM = std::int64_t{1} << 20;
 // Most values in a list of M.

@@ -86,6 +86,7 @@ void fill_options(const MeasureArgs& args, const std::string& command_line, RunO
   options.scope = args.scope;
   options.pdl = pdl_named(args.pdl);
   options.layout = layout_named(args.layout);
+  options.max_sms = static_cast<int>(args.max_sms);
   options.command_line = command_line;
 }
 

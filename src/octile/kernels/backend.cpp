@@ -1,10 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend does where it says nothing else.
+// What a backend, and a family, does where it says nothing else.
 #include "octile/kernels/backend.h"
 
 #include "octile/core/format.h"
 
+#include <algorithm>
+
 namespace octile {
+
+Expected<void> limit_sms(const DeviceInfo& device, int max_sms, Problem& problem) {
+  if (max_sms == 0) {
+    return {};
+  }
+  if (device.kind == DeviceKind::cpu) {
+    return make_error(ErrorCode::invalid_argument,
+                      "max_sms: want 0 on a CPU, which has no multiprocessors to leave to others, got {}", max_sms);
+  }
+  if (max_sms < 0 || (device.sm_count > 0 && max_sms > device.sm_count)) {
+    return make_error(ErrorCode::invalid_argument,
+                      "max_sms: want 1 to the {} multiprocessors of {}, or 0 for no limit, got {}", device.sm_count,
+                      device.name, max_sms);
+  }
+  if (max_sms != device.sm_count) {
+    problem.max_sms = max_sms;
+    problem.pdl = std::min(problem.pdl, Pdl::consume);
+  }
+  return {};
+}
+
+Expected<void> KernelFamily::check_sm_limit(const Problem& problem, const TileConfig& /*config*/,
+                                            std::int64_t /*max_m*/) const {
+  return make_error(ErrorCode::unavailable, "{} cannot be held to {} multiprocessors", name(), problem.max_sms);
+}
 
 Expected<BareVendor> Backend::prepare_bare_vendor(const DeviceInfo& device, const Problem& /*problem*/,
                                                   std::int64_t /*max_m*/) const {

@@ -3,6 +3,7 @@
 #include "octile/kernels/conditions.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/grown_by.h"
 
 #include <algorithm>
 #include <array>
@@ -22,11 +23,6 @@ constexpr double kUsualWaitedShare = 0.03;  // Of the time of all cores,
 constexpr double kUsualWaitedS = 0.0005;    // and once.
 // Of the time of all cores.
 constexpr double kUsualStolenShare = 0.02;
-
-template <class T>
-std::optional<T> grown_by(const std::optional<T>& before, const std::optional<T>& after) {
-  return before && after ? std::optional<T>(*after - *before) : std::nullopt;
-}
 
 }  // namespace
 

@@ -32,7 +32,19 @@ struct Problem {
   Pdl pdl = Pdl::full;  // The most that a kernel may do, and what a tuner's candidates do.
   // What families that read several layouts read; `automatic`: their row-major one. The rest have one of their own.
   WeightLayout layout = WeightLayout::automatic;
+  int max_sms = 0;  // The product keeps to at most so many multiprocessors; 0: all that the device has.
 };
+
+// Holds `problem` to `max_sms` multiprocessors of the device (0, or all of them: no limit). With a limit no kernel starts
+// while the linear before still runs, or the two together would take more. Errors (invalid_argument): a negative number,
+// more than the device has, any on a CPU.
+Expected<void> limit_sms(const DeviceInfo& device, int max_sms, Problem& problem);
+
+// Multiprocessors that a product may use.
+constexpr int usable_sms(const DeviceInfo& device, const Problem& problem) noexcept {
+  const int all = device.sm_count > 0 ? device.sm_count : 1;
+  return problem.max_sms > 0 && problem.max_sms < all ? problem.max_sms : all;
+}
 
 // Activations of one call. Raw rows (scales == nullptr) are quantised by the call; codes come with their scales.
 struct Activation {
@@ -94,6 +106,9 @@ class KernelFamily {
   // Whether `config` is legal: every key known, every value in range, it fits the device. The Error names key, value and
   // limit.
   virtual Expected<void> check(const DeviceInfo& device, const Problem& problem, const TileConfig& config) const = 0;
+  // Whether a kernel of `config` for up to `max_m` rows keeps to problem.max_sms multiprocessors; asked where there is such
+  // a limit. The Error says why not.
+  virtual Expected<void> check_sm_limit(const Problem& problem, const TileConfig& config, std::int64_t max_m) const;
   // Every config worth trying at M, legal ones only.
   virtual std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const = 0;
   // The family's own choice without a table; legal wherever the family serves such problems at all. A vendor's is its own

@@ -75,6 +75,7 @@ Expected<LinearOptions> to_cpp(const octile_linear_options* from) {
   reader.take(options.bias_dtype, dtype_of("linear_options.bias_dtype", c.bias_dtype, DType::fp32));
   reader.take(options.allow_capture_fallback, bool_of("linear_options.allow_capture_fallback", c.allow_capture_fallback));
   reader.take(options.behind_producer, bool_of("linear_options.behind_producer", c.behind_producer));
+  options.max_sms = c.max_sms;
   return reader.finish(options);
 }
 

@@ -138,6 +138,9 @@ void Plan::find_own_families() {
 
 void Plan::find_baseline() {
   if (backend_ == nullptr) {
+    if (problem_.layout == WeightLayout::slab64) {
+      no_baseline_ = format("a baseline reads row-major weights, asked for is {}", to_string(problem_.layout));
+    }
     return;
   }
   const bool rows_must_agree = problem_.batch_invariant && problem_.numerics != Numerics::baseline;
@@ -148,6 +151,12 @@ void Plan::find_baseline() {
   engine_ = engine_baseline(device_.kind);
   if (engine_ != nullptr && problem_.layout == WeightLayout::slab64) {
     no_baseline_ = format("the baseline {} reads row-major weights, this one lies in slabs", engine_->name);
+    engine_ = nullptr;
+    return;
+  }
+  // With the kill switch off it serves all the same: then nothing else may.
+  if (engine_ != nullptr && problem_.max_sms > 0 && tuned_) {
+    no_baseline_ = format("the baseline {} knows no limit of multiprocessors", engine_->name);
     engine_ = nullptr;
     return;
   }
@@ -170,6 +179,15 @@ void Plan::find_baseline() {
                             to_string(problem_.layout));
       vendor_beside_ = vendor;
       return;
+    }
+    if (problem_.max_sms > 0 && tuned_) {
+      if (auto held =
+              vendor->check_sm_limit(problem_, vendor->heuristic(device_, problem_, kLargestBucketEnd), kLargestBucketEnd);
+          !held) {
+        no_baseline_ = held.error().message;
+        vendor_beside_ = vendor;
+        return;
+      }
     }
     baseline_ = vendor;
   }
@@ -231,6 +249,18 @@ void Plan::find_gap_families() {
   }
 }
 
+// Those whose heuristic keeps to the multiprocessors that are asked for; all where nothing is.
+std::vector<const KernelFamily*> Plan::within_sm_limit(const std::vector<const KernelFamily*>& families,
+                                                       std::int64_t m) const {
+  std::vector<const KernelFamily*> result;
+  std::ranges::copy_if(families, std::back_inserter(result), [&](const KernelFamily* family) {
+    const std::int64_t end = bucket_end(m);
+    return problem_.max_sms == 0 ||
+           family->check_sm_limit(problem_, family->heuristic(device_, problem_, end), std::max(m, end)).has_value();
+  });
+  return result;
+}
+
 // Precondition: families is not empty.
 Choice Plan::cheapest(const std::vector<const KernelFamily*>& families, std::int64_t m) const {
   const std::int64_t representative = bucket_end(m);
@@ -255,13 +285,22 @@ Choice Plan::heuristic_choice(std::int64_t m, std::string_view layout, std::stri
   std::vector<const KernelFamily*> families;
   std::copy_if(own_families_.begin(), own_families_.end(), std::back_inserter(families),
                [&](const KernelFamily* family) { return family->layout_for(problem_) == wanted; });
-  if (families.empty()) {
+  if (backend_ == nullptr) {
+    Choice unknown;
+    unknown.kernel = "unknown";
+    unknown.reason = join(why, format("a heuristic of ours would serve; which one is known only where {} is", device_.name));
+    return unknown;
+  }
+  const std::vector<const KernelFamily*> held = within_sm_limit(families, m);
+  if (held.empty()) {
     Choice none;
     none.kernel = "none";
-    none.reason = join(why, format("no kernel family of this build serves {}", device_.name));
+    none.reason = join(
+        why, families.empty() ? format("no kernel family of this build serves {}", device_.name)
+                              : format("no kernel family can be held to {} multiprocessors at M = {}", problem_.max_sms, m));
     return none;
   }
-  Choice choice = cheapest(families, m);
+  Choice choice = cheapest(held, m);
   choice.reason = join(why, format("the heuristic of {} serves", choice.kernel));
   return choice;
 }
@@ -307,10 +346,11 @@ Choice Plan::own_choice(std::int64_t m) const {
 Choice Plan::gap_choice(std::int64_t m) const {
   const TileTable& table = *lookup_.table;
   const std::string where = format("M = {} lies in no measured interval of {}", m, table.file);
-  if (gap_families_.empty()) {
+  const std::vector<const KernelFamily*> families = within_sm_limit(gap_families_, m);
+  if (families.empty()) {
     return baseline_choice(m, where);
   }
-  Choice choice = cheapest(gap_families_, m);
+  Choice choice = cheapest(families, m);
   choice.reason = format("{}; the cost model's choice serves, since {} beat the baseline wherever this shape was measured",
                          where, choice.kernel);
   return choice;
@@ -333,6 +373,22 @@ std::string Plan::no_table_reason() const {
 }
 
 Choice Plan::choose(std::int64_t m) const {
+  Choice choice = unlimited_choice(m);
+  if (problem_.max_sms > 0 && choice.family != nullptr) {
+    const bool is_asked = choice.family->is_vendor();
+    const bool is_held = choice.family->check_sm_limit(problem_, choice.config, m).has_value();
+    choice.reason =
+        join(choice.reason, !is_held   ? format("not held to {} multiprocessors", problem_.max_sms)
+                            : is_asked ? format("{} is asked to keep to {} multiprocessors", choice.kernel, problem_.max_sms)
+                                       : format("held to {} multiprocessors", problem_.max_sms));
+  } else if (problem_.max_sms > 0 && engine_ != nullptr && choice.kind == ChoiceKind::baseline) {
+    choice.reason = join(choice.reason, format("an engine's kernel knows no limit of {} multiprocessors", problem_.max_sms));
+  }
+  return choice;
+}
+
+// But for what it says of a limit of multiprocessors.
+Choice Plan::unlimited_choice(std::int64_t m) const {
   if (!tuned_) {
     return baseline_choice(m, "the kill switch is off");
   }

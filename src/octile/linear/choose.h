@@ -91,6 +91,8 @@ class Plan {
   void find_gap_families();
   Choice gap_choice(std::int64_t m) const;
   Choice cheapest(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
+  std::vector<const KernelFamily*> within_sm_limit(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
+  Choice unlimited_choice(std::int64_t m) const;
   std::string no_table_reason() const;
   bool uses_table() const noexcept { return lookup_.table != nullptr && refusal_.empty(); }
 

@@ -64,6 +64,8 @@ Verdict Judge::verdict(const TableEntry& entry) const {
       verdict.kind = verdict.family->is_vendor() ? ChoiceKind::vendor : ChoiceKind::tile;
       if (auto ok = check_family(*verdict.family, entry); !ok) {
         verdict.skipped = ok.error().message;
+      } else if (problem.max_sms > 0 && table.key.max_sms == 0) {
+        verdict.note = "measured on all multiprocessors";
       }
     } else if (backend == nullptr && entry.kernel == kFieldKernel) {
       judge_field_tile_without_family(entry, verdict);
@@ -106,7 +108,20 @@ Expected<void> Judge::check_family(const KernelFamily& family, const TableEntry&
     return make_error(ErrorCode::invalid_argument, "weight layout: asked for is {}, {} reads {}", to_string(problem.layout),
                       family.name(), family.layout());
   }
-  return family.check(device, problem, entry.config);
+  if (auto ok = family.check(device, problem, entry.config); !ok || problem.max_sms == 0) {
+    return ok;
+  }
+  return family.check_sm_limit(problem, entry.config, largest_m(entry));
+}
+
+std::int64_t Judge::largest_m(const TableEntry& entry) const {
+  std::int64_t largest = entry.m_hi;
+  for (const TableSegment& segment : segments_of(table)) {
+    if (segment.entry == &entry) {
+      largest = std::max(largest, segment.m_hi);
+    }
+  }
+  return largest;
 }
 
 Expected<void> Judge::check_strength(ChoiceKind kind) const {
@@ -184,6 +199,11 @@ std::string find_table_refusal(const TileTable& table, const std::string& alias,
     return difference("out_dtype", key.out_dtype, out_dtype);
   }
   // On a CPU there is nothing to choose from.
+  // What was measured with few multiprocessors says nothing of all of them; the other way round the best of all of them is a
+  // fair guess.
+  if (key.max_sms != 0 && key.max_sms != problem.max_sms) {
+    return difference("max_sms", key.max_sms, problem.max_sms);
+  }
   const bool is_slab = key.weight_layout == to_string(WeightLayout::slab64);
   if (device.kind == DeviceKind::cuda && !key.weight_layout.empty() && problem.layout != WeightLayout::automatic &&
       is_slab != (problem.layout == WeightLayout::slab64)) {

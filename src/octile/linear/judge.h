@@ -5,6 +5,7 @@
 #include "octile/kernels/backend.h"
 #include "octile/table/tile_table.h"
 
+#include <cstdint>
 #include <string>
 
 namespace octile {
@@ -31,6 +32,7 @@ struct Judge {
 
  private:
   Expected<void> check_family(const KernelFamily& family, const TableEntry& entry) const;
+  std::int64_t largest_m(const TableEntry& entry) const;  // That it serves.
   Expected<void> check_strength(ChoiceKind kind) const;
   void judge_field_tile_without_family(const TableEntry& entry, Verdict& verdict) const;
 };

@@ -289,6 +289,9 @@ Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& opt
   const bool tuned = *enabled && packed.tuned;
   Problem problem = packed.problem;
   problem.bias = options.bias != nullptr;
+  if (auto ok = limit_sms(packed.device.info, options.max_sms, problem); !ok) {
+    return ok.error();
+  }
   // A table that has come since, in another layout, must not be taken for this weight's.
   for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::slab64}) {
     if (packed_in_layout(packed, to_string(layout)) != nullptr) {

@@ -32,6 +32,11 @@ Expected<void> check_hard_keys(const TileTable& first, const TileTable& other) {
                         wanted[i].first, wanted[i].second, name_of(first), came[i].first, came[i].second, name_of(other));
     }
   }
+  // A key that a table states only where it is not 0.
+  if (first.key.max_sms != other.key.max_sms) {
+    return make_error(ErrorCode::invalid_argument, "hard keys differ: max_sms is \"{}\" in {} and \"{}\" in {}",
+                      first.key.max_sms, name_of(first), other.key.max_sms, name_of(other));
+  }
   return {};
 }
 

@@ -196,6 +196,9 @@ void read_key(ObjectReader& reader, const Json& object, TableKey& key) {
   reader.one_of("numerics", {"deterministic", "baseline"}, key.numerics);
   reader.text("weight_layout", Presence::required, key.weight_layout);
   reader.one_of("pdl", {"off", "consume", "full"}, key.pdl);
+  if (member(object, "max_sms") != nullptr) {
+    reader.integer("max_sms", 1, key.max_sms);
+  }
   // A hard key that this version does not know is a condition that it cannot check.
   reader.refuse_unknown();
   if (reader.ok() && key.scheme != kSchemeChannelwise) {
@@ -420,6 +423,9 @@ Json key_json(const TableKey& key) {
   json["numerics"] = key.numerics;
   json["weight_layout"] = key.weight_layout;
   json["pdl"] = key.pdl;
+  if (key.max_sms != 0) {
+    json["max_sms"] = key.max_sms;
+  }
   return json;
 }
 

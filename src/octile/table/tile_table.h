@@ -39,6 +39,7 @@ struct TableKey {
   std::string numerics = "deterministic";  // or "baseline".
   std::string weight_layout;
   std::string pdl = "off";  // "off", "consume", "full".
+  int max_sms = 0;          // Multiprocessors that products were held to; 0: none.
 };
 
 struct Ratio {

@@ -93,6 +93,9 @@ class Bench {
       return std::move(device).error();
     }
     device_ = *device;
+    if (Expected<void> limit = check_max_sms(options_, device_.info); !limit) {
+      return limit;
+    }
     sampling_ = Sampling(device_.info.kind);
     Expected<std::vector<std::int64_t>> m_list = ms_in_order();
     if (!m_list) {

@@ -79,6 +79,9 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     std::vector<Candidate>& space = spaces.emplace_back();
     for (TileConfig& config : family->space(device, problem, m)) {
       Candidate candidate = candidate_of(family, std::move(config));
+      if (problem.max_sms > 0 && !family->check_sm_limit(problem, candidate.config, m)) {
+        continue;
+      }
       const bool is_known = candidate == field.baseline || candidate == field.heuristic ||
                             std::find(space.begin(), space.end(), candidate) != space.end();
       if (!is_known && !left_out.contains(candidate.to_string())) {

@@ -3,6 +3,7 @@
 #include "octile/tune/conditions.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/grown_by.h"
 #include "octile/tune/protocol.h"
 
 #include <nlohmann/json.hpp>
@@ -39,11 +40,6 @@ void join_known(std::optional<T>& sum, const std::optional<T>& value, Join both)
   if (value) {
     sum = sum ? both(*sum, *value) : *value;
   }
-}
-
-template <class T>
-std::optional<T> growth(const std::optional<T>& before, const std::optional<T>& after) {
-  return before && after ? std::optional<T>(*after - *before) : std::nullopt;
 }
 
 // What one moment and a whole measurement both have, in `json` under the same names.
@@ -107,10 +103,10 @@ void MeasureConditions::add(const PassConditions& pass, bool counts) {
     join_known(one.throttle_reasons, moment->throttle_reasons, std::bit_or{});
     join_known(one.other_processes, moment->other_processes, [](int a, int b) { return std::max(a, b); });
   }
-  one.preemptions = growth(pass.before.preemptions, pass.after.preemptions);
-  one.waited_s = growth(pass.before.waited_s, pass.after.waited_s);
-  one.throttled_s = growth(pass.before.throttled_s, pass.after.throttled_s);
-  one.stolen_s = growth(pass.before.stolen_s, pass.after.stolen_s);
+  one.preemptions = grown_by(pass.before.preemptions, pass.after.preemptions);
+  one.waited_s = grown_by(pass.before.waited_s, pass.after.waited_s);
+  one.throttled_s = grown_by(pass.before.throttled_s, pass.after.throttled_s);
+  one.stolen_s = grown_by(pass.before.stolen_s, pass.after.stolen_s);
   add(one);
 }
 

@@ -67,7 +67,7 @@ json to_json(const MeasureSettings& settings) {
           {"accumulate", static_cast<int>(problem.accumulate)}, {"numerics", static_cast<int>(problem.numerics)},
           {"batch_invariant", problem.batch_invariant},         {"pdl", static_cast<int>(problem.pdl)},
           {"quantized_input", settings.quantized_input},        {"seed", settings.seed},
-          {"layout", static_cast<int>(problem.layout)}};
+          {"layout", static_cast<int>(problem.layout)},         {"max_sms", problem.max_sms}};
 }
 
 Expected<MeasureSettings> settings_from_json(const json& value) {
@@ -91,6 +91,7 @@ Expected<MeasureSettings> settings_from_json(const json& value) {
     return layout.error();
   }
   settings.problem.layout = *layout;
+  settings.problem.max_sms = json_get(value, "max_sms", 0);
   settings.problem.bias = json_get(value, "bias", false);
   settings.problem.batch_invariant = json_get(value, "batch_invariant", false);
   settings.quantized_input = json_get(value, "quantized_input", false);

@@ -39,6 +39,7 @@ struct RunOptions {
   Numerics numerics = Numerics::deterministic;
   bool batch_invariant = false;
   Pdl pdl = Pdl::full;  // The launch mode that is tuned and timed (GPUs from sm_90 on).
+  int max_sms = 0;      // Multiprocessors of a GPU that products keep to; 0: no limit. With one no chain starts early.
   // tune: the layout of our families' weights, `automatic` being row_major; bench, verify: tables of another are not used.
   WeightLayout layout = WeightLayout::automatic;
   std::string scope = "linear";     // "linear": bf16 in, quantisation on both sides; "gemm": codes in.

@@ -78,6 +78,18 @@ Expected<std::vector<std::int64_t>> checked_m_list(const std::vector<std::int64_
   return result;
 }
 
+Expected<void> check_max_sms(const RunOptions& options, const DeviceInfo& device) {
+  Problem problem;
+  if (Expected<void> valid = limit_sms(device, options.max_sms, problem); !valid) {
+    return valid;
+  }
+  if (problem.max_sms != options.max_sms) {
+    return make_error(ErrorCode::invalid_argument, "max_sms: wanted fewer than the {} multiprocessors of {}, got {}",
+                      device.sm_count, device.name, options.max_sms);
+  }
+  return {};
+}
+
 Problem problem_of(const RunOptions& options, const TuneShape& shape) {
   Problem problem;
   problem.n = shape.n;
@@ -89,6 +101,10 @@ Problem problem_of(const RunOptions& options, const TuneShape& shape) {
   problem.batch_invariant = options.batch_invariant;
   problem.pdl = options.pdl;
   problem.layout = options.layout;
+  problem.max_sms = options.max_sms;
+  if (problem.max_sms > 0) {
+    problem.pdl = std::min(problem.pdl, Pdl::consume);  // As limit_sms() says.
+  }
   return problem;
 }
 
@@ -111,6 +127,7 @@ TableKey table_key(const DeviceInfo& device, const Problem& problem, const std::
   key.numerics = to_string(problem.numerics);
   key.weight_layout = weight_layout;
   key.pdl = to_string(pdl_on(device, problem.pdl));
+  key.max_sms = problem.max_sms;
   return key;
 }
 
@@ -145,6 +162,9 @@ HardKeys hard_keys_of_run(const Backend& backend, const DeviceInfo& device, cons
                 {"scope", options.scope},
                 {"weight_layout", to_string(options.layout)},
                 {"octile", version()}};
+  if (options.max_sms > 0) {
+    keys["max_sms"] = std::to_string(options.max_sms);
+  }
   for (const KernelFamily* family : backend.families()) {
     if (family->available(device)) {
       keys[format("kernel {}", family->name())] = format("{} {}", family->source_hash(), family->version());

@@ -20,6 +20,8 @@ namespace octile {
 // Errors (invalid_argument) name the value: shapes, M, budget, time-out.
 Expected<void> check_shapes(const std::vector<TuneShape>& shapes);
 Expected<void> check_run_options(const RunOptions& options);
+// Errors (invalid_argument): a limit of multiprocessors on a CPU, or one that is none.
+Expected<void> check_max_sms(const RunOptions& options, const DeviceInfo& device);
 // Ascending and distinct; default_m_list() for none. Errors (invalid_argument): an M below 1.
 Expected<std::vector<std::int64_t>> checked_m_list(const std::vector<std::int64_t>& m_list, bool is_gpu);
 

@@ -244,6 +244,9 @@ Expected<SweepPlan> make_sweep_plan(const TuneOptions& options, const DeviceFind
     }
   }
   plan.device = std::move(devices->front().device);
+  if (Expected<void> limit = check_max_sms(options, plan.device.info); !limit) {
+    return std::move(limit).error();
+  }
   Expected<std::vector<std::int64_t>> m_list = checked_m_list(
       options.m_list.empty() && options.thorough ? thorough_m_list(plan.is_gpu()) : options.m_list, plan.is_gpu());
   if (!m_list) {

@@ -275,5 +275,27 @@ TEST(AdaMmaConfig, ThePredictionOfAnIllegalConfigIsInfinite) {
       ada_mma_family().predict_us(*known_device("NVIDIA_L40S"), problem_of(64, 64), 1, config_of(16, 32, 48, 4, 3))));
 }
 
+TEST(AdaMmaSmLimit, ItIsHeldWhereItsTilesAreNoMoreThanTheMultiprocessorsAndKIsNotSplit) {
+  const DeviceInfo device = *known_device("NVIDIA_L40S");
+  Problem problem;
+  problem.n = 4096;
+  problem.k = 4096;
+  problem.max_sms = 64;
+  AdaTile tile;
+  tile.block_m = 16;
+  tile.block_n = 64;
+  tile.block_k = 128;
+  tile.warps = 4;
+  tile.stages = 3;
+  EXPECT_TRUE(ada_mma_family().check_sm_limit(problem, to_config(tile), 16));
+  EXPECT_FALSE(ada_mma_family().check_sm_limit(problem, to_config(tile), 17));
+  tile.block_n = 128;
+  tile.split_k = 2;
+  EXPECT_FALSE(ada_mma_family().check_sm_limit(problem, to_config(tile), 16)) << "a second kernel adds the parts";
+  for (const AdaTile& found : ada_space(device, problem, 16)) {
+    EXPECT_LE(ada_blocks(problem, found, 16), 64) << to_config(found).to_json();
+  }
+}
+
 }  // namespace
 }  // namespace octile::cuda

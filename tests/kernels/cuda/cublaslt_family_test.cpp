@@ -85,9 +85,18 @@ TEST(CublasLtConfig, DevicesWithoutARowWiseModeAreRefusedWithTheReason) {
 }
 
 TEST(CublasLtPrediction, ATileThatCoversMInFewerWavesIsPredictedFaster) {
-  const double narrow = predict_tile_us(h200(), 8, 4096, 4096, {64, 8}, {1, 1});
-  const double wide = predict_tile_us(h200(), 8, 4096, 4096, {128, 128}, {1, 1});
+  const double narrow = predict_tile_us(h200().sm_count, 8, 4096, 4096, {64, 8}, {1, 1});
+  const double wide = predict_tile_us(h200().sm_count, 8, 4096, 4096, {128, 128}, {1, 1});
   EXPECT_LT(narrow, wide);
+}
+
+TEST(CublasLtPrediction, FewerMultiprocessorsTakeMoreWaves) {
+  Problem problem = problem_of(24576, 4096);
+  const TileConfig tile = config({{kAlgoId, 66}, {kTileId, 20}});
+  const double all = cublaslt_family().predict_us(h200(), problem, 1024, tile);
+  problem.max_sms = 60;
+  EXPECT_GT(cublaslt_family().predict_us(h200(), problem, 1024, tile), 1.5 * all);
+  EXPECT_TRUE(cublaslt_family().check_sm_limit(problem, tile, 1 << 20)) << "the library is asked to";
 }
 
 class CublasLtOnGpu : public testing::Test {

@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -300,6 +302,32 @@ TEST(HopperDecodeSource, OfAWeightInSlabsATileOfOneBoxAsksForAWholeStageAtOnce) 
   EXPECT_EQ(requests_in({8, 4, 4, 1, 32}, WeightLayout::slab64), std::pair(4, 1));
   EXPECT_EQ(requests_in({8, 2, 4, 1, 48}, WeightLayout::slab64), std::pair(2, 6)) << "three boxes of 16 rows a chunk";
   EXPECT_EQ(requests_in({8, 2, 4, 1, 128}, WeightLayout::slab64), std::pair(2, 4)) << "one box a slab and chunk";
+}
+
+TEST(HopperDecodeSmLimit, ItIsHeldWhereItsTilesAreNoMoreThanTheMultiprocessors) {
+  Problem problem = problem_of(6144, 4096);
+  problem.max_sms = 100;
+  const auto held = [&](const DecodeTile& tile, std::int64_t m) {
+    const auto checked = hopper_decode_family().check_sm_limit(problem, to_config(tile), m);
+    return checked ? "held" : checked.error().message;
+  };
+  DecodeTile tile{16, 2, 6, 1};  // 96 tiles of 64 channels.
+  EXPECT_EQ(held(tile, 1), "held");
+  EXPECT_EQ(held(tile, 16), "held");
+  EXPECT_THAT(held(tile, 17), HasSubstr("192 here, and cannot be held to 100 multiprocessors"));
+  EXPECT_NE(held(tile, std::numeric_limits<std::int64_t>::max()), "held");
+  tile.split_k = 2;
+  EXPECT_NE(held(tile, 1), "held");
+  const DeviceInfo device = *known_device("NVIDIA_H200");
+  for (const std::int64_t m : {1, 16, 64}) {
+    const auto space = decode_space(device, problem, m);
+    EXPECT_FALSE(space.empty()) << m;
+    for (const DecodeTile& found : space) {
+      EXPECT_LE(decode_blocks(problem, found, m), 100) << to_config(found).to_json();
+    }
+  }
+  problem.n = 65536;
+  EXPECT_TRUE(decode_space(device, problem, 1).empty());
 }
 
 }  // namespace

@@ -2,17 +2,23 @@
 // hopper_wgmma: configs and device code. What it computes is tested with the other families, in families_gpu_test.cpp.
 #include "octile/kernels/cuda/hopper_wgmma_family.h"
 
+#include "fake_device.h"
 #include "family_under_test.h"
 #include "octile/core/env.h"
 #include "octile/kernels/cuda/compile.h"
+#include "octile/kernels/cuda/cuda_memory.h"
+#include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/hopper_wgmma_config.h"
+#include "octile/kernels/cuda/nvrtc.h"
 #include "octile/kernels/known_devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -327,6 +333,122 @@ TEST(HopperWgmmaSource, HoldsItsInstructions) {
   EXPECT_EQ(ptx->find("cp.async.bulk.tensor.4d"), std::string::npos) << "of slabs alone";
   EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos)
       << "a read-only load may be hoisted above the wait for the kernel that wrote its data";
+}
+
+TEST(HopperWgmmaSmLimit, ALaunchHasAsManyBlocksAsMultiprocessorsInWholeClusters) {
+  struct Case {
+    WgmmaTile tile;
+    int max_sms;
+    std::int64_t clusters;
+  };
+  const WgmmaTile alone = wgmma_tile(128, 128, 2, true, 1, 1, 6);
+  const WgmmaTile pair = wgmma_tile(128, 128, 2, true, 2, 1, 6);
+  const WgmmaTile twice = wgmma_tile(64, 64, 1, false, 1, 1, 6);  // An SM holds two of its blocks.
+  for (const Case& c : {Case{alone, 0, 132},
+                        {alone, 100, 100},
+                        {alone, 1, 1},
+                        {pair, 0, 66},
+                        {pair, 101, 50},
+                        {pair, 2, 1},
+                        {twice, 0, 264},
+                        {twice, 100, 100}}) {
+    Problem problem = problem_of(4096, 4096);
+    problem.max_sms = c.max_sms;
+    EXPECT_EQ(clusters_at_once(h200(), problem, c.tile), c.clusters) << to_config(c.tile).to_json() << ' ' << c.max_sms;
+  }
+}
+
+TEST(HopperWgmmaSmLimit, AClusterThatDoesNotFitIsNotLegalAndEveryOtherTileIsHeld) {
+  Problem problem = problem_of(4096, 4096);
+  problem.max_sms = 1;
+  EXPECT_THAT(why_illegal(wgmma_tile(128, 128, 2, true, 2, 1, 6), problem), HasSubstr("does not fit 1 multiprocessors"));
+  EXPECT_EQ(why_illegal(wgmma_tile(128, 128, 2, true, 1, 1, 6), problem), "legal");
+  for (const std::int64_t m : {1, 100, 4096}) {
+    const TileConfig config = hopper_wgmma_family().heuristic(h200(), problem, m);
+    EXPECT_TRUE(hopper_wgmma_family().check(h200(), problem, config)) << config.to_json();
+    EXPECT_TRUE(hopper_wgmma_family().check_sm_limit(problem, config, 1 << 20)) << config.to_json();
+    for (const WgmmaTile& tile : wgmma_space(h200(), problem, m)) {
+      EXPECT_EQ(tile.cluster(), 1) << to_config(tile).to_json();
+    }
+  }
+}
+
+TEST(HopperWgmmaSmLimit, TheCostModelCountsTheRoundsOfFewerMultiprocessors) {
+  const WgmmaTile tile = wgmma_tile(128, 128, 2, true, 1, 1, 6);
+  Problem problem = problem_of(6144, 4096);
+  const double all = wgmma_predict_us(h200(), problem, 1024, tile);  // 384 tiles: 3 rounds of 132.
+  problem.max_sms = 100;                                             // 4 rounds.
+  const double fewer = wgmma_predict_us(h200(), problem, 1024, tile);
+  EXPECT_GT(fewer, 1.2 * all);
+  problem.max_sms = 50;  // 8 rounds.
+  EXPECT_GT(wgmma_predict_us(h200(), problem, 1024, tile), 1.7 * fewer);
+}
+
+// On a fake driver whose kernels do nothing.
+class HopperWgmmaLaunch : public FakeDriverTest {
+ protected:
+  void SetUp() override {
+    if (const auto api = nvrtc(); !api) {
+      GTEST_SKIP() << api.error().message;
+    }
+    FakeDriverTest::SetUp();
+    if (!HasFatalFailure()) {
+      open();
+    }
+  }
+
+  // Blocks of the product, for M codes.
+  unsigned grid_of(const WgmmaTile& tile, int max_sms, std::int64_t m) {
+    constexpr std::int64_t kN = 4096;
+    constexpr std::int64_t kK = 128;
+    const env::ScopedOverride cache("OCTILE_CACHE_DIR", std::string(OCTILE_TEST_BINARY_DIR) + "/cubins");
+    const DeviceContext& context = *contexts_[0];
+    Problem problem = problem_of(kN, kK);
+    EXPECT_TRUE(limit_sms(context.info, max_sms, problem));
+    const std::vector<std::uint8_t> codes(static_cast<std::size_t>(kN * kK), 0x38);
+    const std::vector<float> scales(kN, 1.0F);
+    WeightSource source;
+    source.n = kN;
+    source.k = kK;
+    source.codes = codes.data();
+    source.scales = scales.data();
+    source.scale_count = kN;
+    const auto weight = pack_row_major(context, source);
+    const auto kernel = prepare_hopper_wgmma(context, problem, to_config(tile));
+    if (!weight || !kernel) {
+      ADD_FAILURE() << (weight ? kernel.error().message : weight.error().message);
+      return 0;
+    }
+    const auto x = allocate_device(context, m * kK);
+    const auto sx = allocate_device(context, 4 * m);
+    const auto y = allocate_device(context, 2 * m * kN);
+    const auto workspace = allocate_device(context, (*kernel)->workspace_bytes(m));
+    LaunchArgs args;
+    args.activation.x = {(*x)->data(), DType::e4m3, m, kK, kK, 1};
+    args.activation.scales = static_cast<const float*>((*sx)->data());
+    args.y = {(*y)->data(), DType::bf16, m, kN, kN, 1};
+    args.workspace = (*workspace)->data();
+    args.workspace_bytes = (*workspace)->bytes();
+    state_->launches.clear();
+    const auto ran = (*kernel)->run(**weight, args);
+    EXPECT_TRUE(ran) << ran.error().message;
+    EXPECT_EQ(state_->launches.size(), 1U);
+    return state_->launches.empty() ? 0 : state_->launches.front().config.gridDimX;
+  }
+};
+
+TEST_F(HopperWgmmaLaunch, TheGridKeepsToTheLimitInWholeClustersAndToTheTilesThatThereAre) {
+  const WgmmaTile alone = wgmma_tile(64, 64, 1, false, 1, 1, 4);
+  const WgmmaTile pair = wgmma_tile(64, 64, 1, false, 2, 1, 4);
+  const int all = contexts_[0]->info.sm_count;
+  ASSERT_GT(all, 8);
+  const std::int64_t m = 64 * 64;  // 64 x 64 tiles.
+  EXPECT_GT(grid_of(alone, 0, m), static_cast<unsigned>(all));
+  EXPECT_GT(grid_of(alone, all, m), static_cast<unsigned>(all)) << "all of them are no limit";
+  EXPECT_EQ(grid_of(alone, 7, m), 7U);
+  EXPECT_EQ(grid_of(alone, 1, m), 1U);
+  EXPECT_EQ(grid_of(pair, 7, m), 6U);
+  EXPECT_EQ(grid_of(alone, all - 1, 1), std::min(64U, static_cast<unsigned>(all - 1))) << "64 tiles";
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ import support
 torch = pytest.importorskip("torch", reason="torch is not installed: `make test-python TORCH=install` brings it")
 if not torch.cuda.is_available():
     pytest.skip("torch sees no CUDA device", allow_module_level=True)
+from model_parts import models_norm  # noqa: E402
+
 import octile  # noqa: E402
 import octile.torch  # noqa: E402
 
@@ -175,12 +177,6 @@ def test_compiled_with_a_dynamic_batch_runs_the_eager_kernels():
     for m in (2, 5, 33, 64):
         x = torch.randn(m, K, device="cuda", dtype=torch.bfloat16)
         assert torch.equal(compiled(x), module(x))
-
-
-def models_norm(x, weight, epsilon=1e-6):
-    """As transformers' Llama and Qwen have it."""
-    wide = x.float()
-    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)).to(x.dtype)
 
 
 class Mlp(torch.nn.Module):

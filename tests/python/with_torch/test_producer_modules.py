@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `make test-python TORCH=install` brings it")
 
+from model_parts import models_norm  # noqa: E402
+
 import octile.torch  # noqa: E402
 
 K, N = 96, 64
@@ -18,12 +20,6 @@ def _without_gradients(rng):
     torch.manual_seed(int(rng.integers(2**31)))
     with torch.no_grad():
         yield
-
-
-def models_norm(x, weight, epsilon=1e-6):
-    """As transformers' Llama and Qwen have it."""
-    wide = x.float()
-    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)).to(x.dtype)
 
 
 class Block(torch.nn.Module):

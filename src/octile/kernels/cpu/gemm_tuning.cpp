@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kLargestBlockK = 65536;
 constexpr std::int64_t kLargestUnitRows = 256;  // More rows share a decoded pass no better: decoding is under 1 % there.
 constexpr std::int64_t kPrefetchBytes = 2048;
-constexpr std::int64_t kUnitsPerThread = 4;
+constexpr std::int64_t kUnitsPerThread = 3;
 constexpr std::int64_t kLargestUnitColumns = 256;
 
 int widest_panels(const Engine& engine) noexcept {
@@ -60,7 +60,7 @@ std::int64_t unit_rows(const Machine& machine, std::int64_t n, std::int64_t m) n
 }
 
 // Columns of a unit that decodes in registers: wide ones read long stretches of codes (4 to 15 % faster on Zen 4 at M = 1
-// to 4, 256 columns against 64), as long as every thread has several.
+// to 4, 256 columns against 64), as long as every thread has three.
 std::int64_t unit_columns(const Machine& machine, std::int64_t n) noexcept {
   std::int64_t columns = kLargestUnitColumns;
   while (columns > kGroupColumns && (n + columns - 1) / columns < machine.threads * kUnitsPerThread) {

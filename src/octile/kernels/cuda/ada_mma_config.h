@@ -63,6 +63,9 @@ Accumulate resolve_accumulate(Accumulate wanted) noexcept;
 // Fp32 partial sums of split-K for M rows, in bytes; 0 without a split.
 std::int64_t partial_bytes(const AdaTile& tile, std::int64_t m, std::int64_t n) noexcept;
 
+// Blocks of a launch for m rows; those that add the parts of a split K count as endless.
+double ada_blocks(const Problem& problem, const AdaTile& tile, std::int64_t m) noexcept;
+
 // Every legal tile worth trying at M, the heuristic's own first.
 std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem, std::int64_t m);
 AdaTile ada_heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m);

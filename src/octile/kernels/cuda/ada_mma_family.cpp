@@ -139,6 +139,9 @@ struct AdaMmaTraits {
   static constexpr bool kReadsSlabs = false;
   static constexpr auto parse = parse_ada_tile;
   static constexpr auto check = check_ada_tile;
+  static Expected<void> check_sm_limit(const Problem& problem, const AdaTile& tile, std::int64_t max_m) {
+    return check_block_limit(kName, problem, ada_blocks(problem, tile, max_m));
+  }
   static constexpr auto space = ada_space;
   static constexpr auto heuristic = ada_heuristic;
   static constexpr auto predict_us = ada_predict_us;

@@ -103,6 +103,12 @@ double ada_predict_us(const DeviceInfo& device, const Problem& problem, std::int
   return kLaunchUs + std::max(memory_us, compute_us) + steps_us + waves_us + reduce_us;
 }
 
+double ada_blocks(const Problem& problem, const AdaTile& tile, std::int64_t m) noexcept {
+  return tile.split_k > 1
+             ? HUGE_VAL
+             : std::ceil(static_cast<double>(m) / tile.block_m) * std::ceil(static_cast<double>(problem.n) / tile.block_n);
+}
+
 std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
   const Pdl pdl = pdl_on(device, Pdl::full) == Pdl::full ? problem.pdl : AdaTile{}.pdl;
   const bool as_halves = rates_of(device).as_halves;
@@ -135,7 +141,8 @@ std::vector<AdaTile> ada_space(const DeviceInfo& device, const Problem& problem,
                 continue;
               }
               const double predicted = ada_predict_us(device, problem, m, tile);
-              if (predicted < HUGE_VAL) {
+              const bool is_held = problem.max_sms == 0 || ada_blocks(problem, tile, m) <= problem.max_sms;
+              if (is_held && predicted < HUGE_VAL) {
                 candidates.emplace_back(predicted, tile);
               }
             }

@@ -121,6 +121,10 @@ cublasStatus_t describe_product(const CublasLt& api, const Product& product, Pro
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales); });
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales); });
   then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast); });
+  if (product.max_sms > 0) {
+    const std::int32_t sms = product.max_sms;
+    then([&] { return set(api, out, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, sms); });
+  }
   then([&] { return api.layout_init(&out.a, sizeof(out.a), CUDA_R_8F_E4M3, depth, rows, product.k); });
   then([&] { return api.layout_init(&out.b, sizeof(out.b), CUDA_R_8F_E4M3, depth, cols, product.x_stride); });
   then([&] { return api.layout_init(&out.d, sizeof(out.d), product.out, rows, cols, product.y_stride); });

@@ -54,6 +54,7 @@ struct Product {
   std::int64_t y_stride = 0;  // Elements between rows of y; rows start at multiples of 16 bytes.
   cudaDataType out = CUDA_R_16BF;
   bool fast = true;          // FAST_ACCUM: the matrix unit's own accumulator.
+  int max_sms = 0;           // SM_COUNT_TARGET: multiprocessors to keep to; 0: the device's.
   bool outer_scales = true;  // false: one scale for all, the mode whose heuristic knows more algorithms.
 };
 

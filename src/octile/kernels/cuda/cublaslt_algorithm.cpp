@@ -193,8 +193,7 @@ LtTile lt_cluster(std::int64_t cluster_shape_id) noexcept {
   return found == kClusters.end() ? LtTile{1, 1} : found->shape;
 }
 
-double predict_tile_us(const DeviceInfo& device, std::int64_t m, std::int64_t n, std::int64_t k, LtTile tile,
-                       LtTile cluster) {
+double predict_tile_us(int sms, std::int64_t m, std::int64_t n, std::int64_t k, LtTile tile, LtTile cluster) {
   // Of an H200: 4.3 TB/s from memory, about 60 bytes a nanosecond into one multiprocessor, 4096 e4m3 FMA a clock at 1.7 GHz.
   // Other devices only need the same order.
   constexpr double kMemoryBytesPerUs = 4.3e6;
@@ -206,7 +205,7 @@ double predict_tile_us(const DeviceInfo& device, std::int64_t m, std::int64_t n,
   }
   const std::int64_t blocks_n = ceil_div(ceil_div(n, tile.rows), cluster.rows) * cluster.rows;
   const std::int64_t blocks_m = ceil_div(ceil_div(m, tile.tokens), cluster.tokens) * cluster.tokens;
-  const std::int64_t waves = ceil_div(blocks_n * blocks_m, std::max(device.sm_count, 1));
+  const std::int64_t waves = ceil_div(blocks_n * blocks_m, std::max(sms, 1));
   const double bytes = static_cast<double>(tile.rows + tile.tokens) * static_cast<double>(k);
   const double fma = static_cast<double>(tile.rows) * tile.tokens * static_cast<double>(k);
   const double blocks_us = static_cast<double>(waves) * std::max(bytes / kSmBytesPerUs, fma / kSmFmaPerUs);
@@ -261,9 +260,9 @@ std::vector<TileConfig> search_algorithms(const LtDevice& device, const Product&
           if (!candidate || !check_algorithm(device, product, *candidate)) {
             continue;
           }
-          candidates.push_back(
-              {predict_tile_us(device.context->info, m, product.n, product.k, lt_tile(tile), lt_cluster(cluster)),
-               config_of(api, *candidate)});
+          candidates.push_back({predict_tile_us(product.max_sms > 0 ? product.max_sms : device.context->info.sm_count, m,
+                                                product.n, product.k, lt_tile(tile), lt_cluster(cluster)),
+                                config_of(api, *candidate)});
         }
       }
     }

@@ -46,8 +46,7 @@ LtTile lt_cluster(std::int64_t cluster_shape_id) noexcept;
 
 // Predicted microseconds of a product with a tile on a GPU: whole waves of blocks, each limited by its loads or its
 // arithmetic, and all of them by reading the weight once. Only the order matters.
-double predict_tile_us(const DeviceInfo& device, std::int64_t m, std::int64_t n, std::int64_t k, LtTile tile,
-                       LtTile cluster);
+double predict_tile_us(int sms, std::int64_t m, std::int64_t n, std::int64_t k, LtTile tile, LtTile cluster);
 
 // Every algorithm worth timing for the product, all accepted by check_algorithm(): the scalar mode's heuristic choices
 // first, then the search's, the best predicted first; at most `limit`.

@@ -19,8 +19,8 @@ bool same(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) noexcept
 }
 
 std::string key_of(const LtDevice& device, const Product& product) {
-  return format("{} {} {} {} {}", device.context->info.index, product.n, product.k, static_cast<int>(product.out),
-                product.fast ? 1 : 0);
+  return format("{} {} {} {} {} {}", device.context->info.index, product.n, product.k, static_cast<int>(product.out),
+                product.fast ? 1 : 0, product.max_sms);
 }
 
 }  // namespace

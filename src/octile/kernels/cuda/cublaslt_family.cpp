@@ -61,6 +61,7 @@ Product product_of(const Problem& problem, std::int64_t m) {
   // A bias is fp32 and cuBLASLt would take it rounded: its result stays fp32 until the bias is in.
   product.out = problem.bias ? CUDA_R_32F : type_of(problem.out_dtype);
   product.fast = problem.accumulate != Accumulate::precise;
+  product.max_sms = problem.max_sms;
   return product;
 }
 
@@ -297,6 +298,12 @@ class CublasLtFamily final : public KernelFamily {
     return {};
   }
 
+  // The library is asked to; what its kernels make of it is its affair.
+  Expected<void> check_sm_limit(const Problem& /*problem*/, const TileConfig& /*config*/,
+                                std::int64_t /*max_m*/) const override {
+    return {};
+  }
+
   std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
     constexpr std::size_t kLimit = 96;
     std::vector<TileConfig> configs = {TileConfig{}};
@@ -319,7 +326,7 @@ class CublasLtFamily final : public KernelFamily {
 
   double predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m,
                     const TileConfig& config) const override {
-    return predict_tile_us(device, m, problem.n, problem.k, lt_tile(config.get(kTileId, 0)),
+    return predict_tile_us(usable_sms(device, problem), m, problem.n, problem.k, lt_tile(config.get(kTileId, 0)),
                            lt_cluster(config.get(kClusterShapeId, 0)));
   }
 

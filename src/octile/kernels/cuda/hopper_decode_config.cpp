@@ -171,6 +171,11 @@ int DecodeTile::most_registers() const noexcept {
   return std::min(kRegistersOfQuarter / (32 * warps_of_quarter) / 8 * 8, kMostOfThread);
 }
 
+double decode_blocks(const Problem& problem, const DecodeTile& tile, std::int64_t m) noexcept {
+  return std::ceil(static_cast<double>(problem.n) / tile.rows) * tile.split_k *
+         std::ceil(static_cast<double>(m) / tile.tokens);
+}
+
 double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const DecodeTile& tile) {
   if (!check_decode_tile(device, problem, tile)) {
     return HUGE_VAL;
@@ -192,8 +197,7 @@ double decode_predict_us(const DeviceInfo& device, const Problem& problem, std::
   constexpr double kLongest = 0.67;            // The share of the longest of three limits, the rest of their sum.
   constexpr double kChainUs = 1.0;             // From wait to codes and from the last sums to the end.
   const double sms = std::max(device.sm_count, 1);
-  const double token_tiles = std::ceil(static_cast<double>(m) / tile.tokens);
-  const double blocks = std::ceil(static_cast<double>(problem.n) / tile.rows) * tile.split_k * token_tiles;
+  const double blocks = decode_blocks(problem, tile, m);
   const double resident = std::max(
       1.0, std::floor(static_cast<double>(kSharedPerSm) / static_cast<double>(tile.shared_bytes() + kSharedPerBlock)));
   const double most = std::ceil(blocks / sms);
@@ -254,7 +258,8 @@ std::vector<DecodeTile> decode_space(const DeviceInfo& device, const Problem& pr
       window_before = tile.window_stages();
       for (const int early : {0, 1}) {
         tile.early = early;
-        if (const double predicted = decode_predict_us(device, problem, m, tile); predicted != HUGE_VAL) {
+        const bool is_held = problem.max_sms == 0 || decode_blocks(problem, tile, m) <= problem.max_sms;
+        if (const double predicted = decode_predict_us(device, problem, m, tile); is_held && predicted != HUGE_VAL) {
           candidates.emplace_back(predicted, tile);
         }
       }

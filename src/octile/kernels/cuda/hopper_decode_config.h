@@ -52,6 +52,8 @@ struct DecodeTile {
 Expected<DecodeTile> parse_decode_tile(const TileConfig& config);
 TileConfig to_config(const DecodeTile& tile);
 Expected<void> check_decode_tile(const DeviceInfo& device, const Problem& problem, const DecodeTile& tile);
+// Blocks of a launch for m rows.
+double decode_blocks(const Problem& problem, const DecodeTile& tile, std::int64_t m) noexcept;
 std::vector<std::string> decode_defines(const DecodeTile& tile, DType out_dtype, Accumulate accumulate,
                                         WeightLayout layout = WeightLayout::row_major);
 // Legal tiles worth trying at M, best predicted first.

@@ -127,6 +127,9 @@ struct HopperDecodeTraits {
   static constexpr auto available = hopper_only<kName>;
   static constexpr auto parse = parse_decode_tile;
   static constexpr auto check = check_decode_tile;
+  static Expected<void> check_sm_limit(const Problem& problem, const DecodeTile& tile, std::int64_t max_m) {
+    return check_block_limit(kName, problem, decode_blocks(problem, tile, max_m));
+  }
   static constexpr auto space = decode_space;
   static constexpr auto predict_us = decode_predict_us;
 

@@ -117,7 +117,11 @@ int resident_blocks(const Problem& problem, const WgmmaTile& tile) noexcept {
   constexpr int kOften = 2;
   const bool fits = kOften * (tile.shared_bytes(problem.out_dtype) + kSharedPerBlock) <= kSharedPerSm &&
                     kOften * tile.threads() * (tile.registers(problem.accumulate) + 8) <= kRegistersPerSm;
-  return tile.groups == 1 && fits ? kOften : 1;
+  return tile.groups == 1 && fits && problem.max_sms == 0 ? kOften : 1;
+}
+
+std::int64_t clusters_at_once(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) noexcept {
+  return std::int64_t{std::max(usable_sms(device, problem) / tile.cluster(), 1)} * resident_blocks(problem, tile);
 }
 
 Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) {
@@ -155,6 +159,9 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
   if (const std::int64_t bytes = tile.shared_bytes(problem.out_dtype); bytes > device.shared_memory_bytes) {
     return illegal(
         tile, format("{} bytes of shared memory, {} allows {} a block", bytes, device.name, device.shared_memory_bytes));
+  }
+  if (problem.max_sms > 0 && tile.cluster() > problem.max_sms) {
+    return illegal(tile, format("a cluster of {} blocks does not fit {} multiprocessors", tile.cluster(), problem.max_sms));
   }
   if (problem.batch_invariant && problem.numerics != Numerics::baseline) {
     return illegal(tile, "batch-invariant mode is served by one family for every M; with numerics=baseline by this one");

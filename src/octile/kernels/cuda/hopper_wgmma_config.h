@@ -54,8 +54,12 @@ struct TileCounts {
   std::int64_t n = 0;
 };
 TileCounts tile_counts(const WgmmaTile& tile, std::int64_t m, std::int64_t n) noexcept;
-// Blocks that an SM holds at once as far as the launch counts on it: 1 or 2.
+// Blocks that an SM holds at once as far as the launch counts on it: 1 or 2. 1 where multiprocessors are to stay free: the
+// device spreads blocks over all of them before it gives any two.
 int resident_blocks(const Problem& problem, const WgmmaTile& tile) noexcept;
+
+// Clusters of a launch at most.
+std::int64_t clusters_at_once(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) noexcept;
 
 Expected<WgmmaTile> parse_wgmma_tile(const TileConfig& config);
 TileConfig to_config(const WgmmaTile& tile);

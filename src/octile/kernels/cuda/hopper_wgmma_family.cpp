@@ -64,8 +64,7 @@ class HopperWgmmaKernel final : public Kernel {
         problem_(problem),
         tile_(tile),
         pdl_(pdl_on(context.info, std::min(tile.pdl, problem.pdl))),
-        blocks_(std::int64_t{std::max(context.info.sm_count, tile.cluster()) / tile.cluster()} *
-                resident_blocks(problem, tile)),
+        clusters_(clusters_at_once(context.info, problem, tile)),
         quantise_(std::move(quantise)),
         product_(std::move(product)),
         encoder_(encoder),
@@ -119,7 +118,7 @@ class HopperWgmmaKernel final : public Kernel {
     params.window = static_cast<std::uint32_t>(tile_.window_stages());
     LaunchShape shape;
     shape.pdl = product_starts_early(allowed_pdl(pdl_, args), codes);
-    const auto clusters = std::min<std::int64_t>(counts.m * counts.n, blocks_);
+    const auto clusters = std::min<std::int64_t>(counts.m * counts.n, clusters_);
     shape.grid = {static_cast<unsigned>(clusters * tile_.cluster()), 1, 1};
     shape.block = {static_cast<unsigned>(tile_.threads()), 1, 1};
     shape.cluster = {static_cast<unsigned>(tile_.cluster()), 1, 1};
@@ -135,7 +134,7 @@ class HopperWgmmaKernel final : public Kernel {
   Problem problem_;
   WgmmaTile tile_;
   Pdl pdl_;
-  std::int64_t blocks_;  // Clusters of a launch at most.
+  std::int64_t clusters_;  // Of a launch at most.
   QuantiseKernel quantise_;
   LoadedKernel product_;
   TensorMapEncoder encoder_;
@@ -150,6 +149,10 @@ struct HopperWgmmaTraits {
   static constexpr auto available = hopper_only<kName>;
   static constexpr auto parse = parse_wgmma_tile;
   static constexpr auto check = check_wgmma_tile;
+  // Its blocks take tiles in turn, as many as there are of them: every legal tile fits.
+  static Expected<void> check_sm_limit(const Problem& /*problem*/, const WgmmaTile& /*tile*/, std::int64_t /*max_m*/) {
+    return {};
+  }
   static constexpr auto space = wgmma_space;
   static constexpr auto heuristic = wgmma_heuristic;
   static constexpr auto predict_us = wgmma_predict_us;
@@ -165,11 +168,18 @@ struct HopperWgmmaTraits {
   }
 };
 
-}  // namespace
-
-const KernelFamily& hopper_wgmma_family() {
+const TileFamily<HopperWgmmaTraits>& the_family() {
   static const TileFamily<HopperWgmmaTraits> family;
   return family;
+}
+
+}  // namespace
+
+const KernelFamily& hopper_wgmma_family() { return the_family(); }
+
+Expected<std::unique_ptr<Kernel>> prepare_hopper_wgmma(const DeviceContext& context, const Problem& problem,
+                                                       const TileConfig& config) {
+  return the_family().prepare_on(context, problem, config);
 }
 
 }  // namespace octile::cuda

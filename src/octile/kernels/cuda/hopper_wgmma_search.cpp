@@ -64,8 +64,8 @@ Pdl preferred_pdl(const Problem& problem, std::int64_t m) {
 }
 
 // Token tiles in a row such that what runs at the same time reads the fewest bytes.
-int square_group(const DeviceInfo& device, const WgmmaTile& tile, const TileCounts& counts) {
-  const std::int64_t together = std::max(1, device.sm_count / tile.cluster());
+int square_group(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile, const TileCounts& counts) {
+  const std::int64_t together = std::max(1, usable_sms(device, problem) / tile.cluster());
   int best = 1;
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
   for (const int group : {1, 2, 4, 8, 16, 32}) {
@@ -114,7 +114,7 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   constexpr double kOutputRate = 17.1e3;  // Of a tile's outputs.
   constexpr double kNormOfChunk = 4.09;   // Limits that overlap add as a norm.
   constexpr double kNorm = 4.46;
-  const double sms = std::max(device.sm_count, 1);
+  const double sms = usable_sms(device, problem);
   const TileCounts counts = tile_counts(tile, m, problem.n);
   const auto tiles = static_cast<double>(counts.m * counts.n);
   const double rounds = std::ceil(tiles / std::max(1.0, std::floor(sms / tile.cluster())));
@@ -161,7 +161,7 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   if (tile.pdl != preferred_pdl(problem, m)) {
     us *= 1.015;
   }
-  if (tile.group_m != square_group(device, tile, counts)) {
+  if (tile.group_m != square_group(device, problem, tile, counts)) {
     us *= 1.015;
   }
   return tile.window != 0 ? us * 1.01 : us;
@@ -214,7 +214,7 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
             tile.in_turn = shape.in_turn;
             tile.cluster_m = cluster.m;
             tile.cluster_n = cluster.n;
-            tile.group_m = square_group(device, tile, tile_counts(tile, m, problem.n));
+            tile.group_m = square_group(device, problem, tile, tile_counts(tile, m, problem.n));
             tile.pdl = preferred_pdl(problem, m);
             add_rings(tile);
           }

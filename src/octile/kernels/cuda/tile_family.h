@@ -72,6 +72,16 @@ Expected<std::unique_ptr<Kernel>> prepare_with_maps(const DeviceContext& context
       std::make_unique<KernelOfTile>(context, problem, tile, std::move(quantise), std::move(*product), *encoder));
 }
 
+// Traits::check_sm_limit of kernels that launch a block a tile: `blocks` of them stay on as many multiprocessors at most.
+inline Expected<void> check_block_limit(std::string_view family, const Problem& problem, double blocks) {
+  if (blocks > problem.max_sms) {
+    return make_error(ErrorCode::unavailable,
+                      "{} launches a block a tile, {:.0f} here, and cannot be held to {} multiprocessors", family, blocks,
+                      problem.max_sms);
+  }
+  return {};
+}
+
 // Traits::available of kernels with wgmma, which is Hopper's alone.
 template <const char* kName>
 Expected<void> hopper_only(const DeviceInfo& device) {
@@ -85,8 +95,8 @@ Expected<void> hopper_only(const DeviceInfo& device) {
 
 // `Traits` names the family (kName, kSource), says whether it reads weights in slabs as well as row-major (kReadsSlabs), and
 // of its `Tile`: available(device), parse(config), check(device, problem, tile), space(device, problem, m),
-// heuristic(device, problem, m), predict_us(device, problem, m, tile) and prepare(context, problem, tile); to_config(tile)
-// is found by the tile's type.
+// check_sm_limit(problem, tile, max_m), heuristic(device, problem, m), predict_us(device, problem, m, tile) and
+// prepare(context, problem, tile); to_config(tile) is found by the tile's type.
 template <class Traits>
 class TileFamily final : public KernelFamily {
  public:
@@ -106,6 +116,11 @@ class TileFamily final : public KernelFamily {
       return tile.error();
     }
     return {};
+  }
+
+  Expected<void> check_sm_limit(const Problem& problem, const TileConfig& config, std::int64_t max_m) const override {
+    const auto tile = Traits::parse(config);
+    return tile ? Traits::check_sm_limit(problem, *tile, max_m) : Expected<void>(tile.error());
   }
 
   std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
@@ -128,19 +143,27 @@ class TileFamily final : public KernelFamily {
 
   Expected<std::unique_ptr<Kernel>> prepare(const DeviceInfo& device, const Problem& problem, const TileConfig& config,
                                             std::int64_t /*max_m*/) const override {
-    const auto tile = legal_tile(device, problem, config);
-    if (!tile) {
+    if (const auto tile = legal_tile(device, problem, config); !tile) {
       return tile.error();
     }
     const auto context = device_context(device.index);
     if (!context) {
       return context.error();
     }
-    auto quantise = QuantiseKernel::prepare(**context, problem.k);
+    return prepare_on(**context, problem, config);
+  }
+  // On a device that is open.
+  Expected<std::unique_ptr<Kernel>> prepare_on(const DeviceContext& context, const Problem& problem,
+                                               const TileConfig& config) const {
+    const auto tile = legal_tile(context.info, problem, config);
+    if (!tile) {
+      return tile.error();
+    }
+    auto quantise = QuantiseKernel::prepare(context, problem.k);
     if (!quantise) {
       return quantise.error();
     }
-    return Traits::prepare(**context, problem, *tile, std::move(*quantise));
+    return Traits::prepare(context, problem, *tile, std::move(*quantise));
   }
 
  private:
