@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Warnings, sanitizers and hardening, for every target of this project.
+# Warnings, and sanitizers or hardening, for every target of this project.
 add_library(octile_options INTERFACE)
 target_compile_options(octile_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Wold-style-cast -Wcast-qual
@@ -16,7 +16,5 @@ if(OCTILE_SANITIZE)
   endif()
   target_link_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE})
 else()
-  target_compile_options(octile_options INTERFACE -fstack-protector-strong)
-  # Tables of functions are resolved when a binary is loaded and read-only from then on; no stack is executable.
-  target_link_options(octile_options INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+  include(${CMAKE_CURRENT_LIST_DIR}/OctileHardening.cmake)
 endif()

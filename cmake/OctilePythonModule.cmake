@@ -6,6 +6,6 @@ execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
 find_package(nanobind CONFIG REQUIRED)
 
 file(GLOB octile_python_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/../python/src/*.cpp)
-nanobind_add_module(octile_core STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS ${octile_python_sources})
+nanobind_add_module(octile_core STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS PROTECT_STACK ${octile_python_sources})
 set_target_properties(octile_core PROPERTIES OUTPUT_NAME _core INSTALL_RPATH "$ORIGIN/lib")
 target_link_libraries(octile_core PRIVATE octile::octile octile_options)

@@ -19,6 +19,10 @@ fi
 "$python" -m pip install -q --disable-pip-version-check --force-reinstall --no-deps \
   --config-settings=cmake.define.OCTILE_WERROR=ON .
 
+# The module, the library and the command as they are in the package.
+package=$(cd "$environment" && bin/python3 -c 'import octile; print(octile.__path__[0])')
+"$python" tests/supply/supply_test.py hardening "$package"/_core*.so "$package"/lib/liboctile.so.* "$package/bin/octile"
+
 has_torch() { "$python" -c 'import torch' >/dev/null 2>&1; }
 if [ -n "$torch" ] && ! has_torch; then
   free_gib=$(df -Pk build | awk 'NR == 2 { print int($4 / 1048576) }')

@@ -7,8 +7,8 @@ if(TARGET octile_cli AND TARGET tune_tests AND TARGET fake_cuda AND NOT OCTILE_S
   target_link_libraries(octile_faults PRIVATE octile_options ${CMAKE_DL_LIBS})
   # Fortified declarations are macros and inline functions, which cannot be defined once more; the names of glibc's own
   # functions are reserved, and replacing them is what this library is for.
-  target_compile_options(octile_faults PRIVATE -U_FORTIFY_SOURCE -fno-builtin -Wno-pedantic -Wno-shadow)
-  set_target_properties(octile_faults PROPERTIES CXX_VISIBILITY_PRESET default)
+  target_compile_options(octile_faults PRIVATE -fno-builtin -Wno-pedantic -Wno-shadow)
+  set_target_properties(octile_faults PROPERTIES CXX_VISIBILITY_PRESET default OCTILE_UNFORTIFIED ON)
   add_library(octile_fake_nvrtc MODULE ${octile_faults}/fake_nvrtc.cpp)
   target_link_libraries(octile_fake_nvrtc PRIVATE octile_options)
   # The fakes together, under the names that are looked for. A real cuBLASLt crashes in its own constructors without memory.

@@ -2,10 +2,12 @@
 """What users get, as files: dependencies, bill of materials, release archive, the library's public symbols, what it imports,
 how it is hardened.
     supply_test.py dependencies | sbom | dist
-    supply_test.py symbols|imports|hardening LIBOCTILE [COMMAND]"""
+    supply_test.py symbols|imports LIBOCTILE
+    supply_test.py hardening FILE...   (an archive: what its objects are marked with)"""
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -131,8 +133,20 @@ def check_imports(library: str) -> None:
     print(f"{len(imported)} imported symbols, none of a network")
 
 
+def check_marks(archive: str) -> None:
+    """Each object allows indirect jumps to marked places only, and a shadow stack: one that does not spoils the whole file."""
+    objects = output_of("readelf", "-nW", archive).split("\nFile: ")[1:]
+    unmarked = [text.splitlines()[0] for text in objects if re.search(r"x86 feature: IBT, SHSTK", text) is None]
+    require(len(objects) > 100 and not unmarked, f"every one of {len(objects)} objects is marked: {unmarked}")
+    print(f"{archive}: {len(objects)} objects, all marked")
+
+
 def check_hardening(*files: str) -> None:
     for file in files:
+        if file.endswith(".a"):
+            if platform.machine() == "x86_64":
+                check_marks(file)
+            continue
         head = output_of("readelf", "-hW", file)
         segments = output_of("readelf", "-lW", file)
         dynamic = output_of("readelf", "-dW", file)
@@ -145,7 +159,14 @@ def check_hardening(*files: str) -> None:
         require("TEXTREL" not in dynamic, f"{file}: code is not written to")
         require("RPATH" not in dynamic or "$ORIGIN" in dynamic, f"{file}: no path of the build machine is searched")
         require("__stack_chk_fail" in imported, f"{file}: stacks are guarded")
-        print(f"{file}: hardened")
+        checked = sorted(set(re.findall(r"\b__(?!stack)\w+_chk\b", imported)))
+        # A component or a module may write to nothing whose size is known.
+        if Path(file).name.startswith(("liboctile.so", "octile")):
+            require(bool(checked), f"{file}: calls of the C library check sizes (_FORTIFY_SOURCE)")
+        if platform.machine() == "x86_64":
+            require(re.search(r"x86 feature:.*SHSTK", output_of("readelf", "-nW", file)) is not None,
+                    f"{file}: a shadow stack may be used")
+        print(f"{file}: hardened, {len(checked)} kinds of calls with sizes")
 
 
 CHECKS = {"dependencies": check_dependencies, "sbom": check_sbom, "dist": check_dist, "symbols": check_symbols,
