@@ -4,8 +4,12 @@
 // of the library, or what it gave back was wrong; 4: something ended the process.
 //   fault_target checkpoint DIRECTORY map|read
 //   fault_target linear DEVICE
+//   fault_target beside DEVICE [gone]   the same while a linear of the CPU goes on; gone: a device that failed once stays so
 #include <octile/checkpoint.hpp>
 #include <octile/octile.hpp>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +18,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -61,7 +66,7 @@ int load_checkpoint(const char* directory, bool map) {
   return 0;
 }
 
-int run_linear(const char* device) {
+octile::WeightSource source_of_codes() {
   std::fill(std::begin(codes), std::end(codes), std::uint8_t{0x3C});
   std::fill(std::begin(scales), std::end(scales), 0.25F);
   std::fill(std::begin(x), std::end(x), std::uint16_t{0x3F00});
@@ -71,34 +76,113 @@ int run_linear(const char* device) {
   source.codes = codes;
   source.scales = scales;
   source.scale_count = kN;
-  octile::WeightOptions weight_options;
-  weight_options.device = device;
-  auto weight = octile::Fp8Weight::create(source, weight_options);
+  return source;
+}
+
+octile::Expected<octile::Fp8Linear> prepared_linear(const char* device) {
+  octile::WeightOptions options;
+  options.device = device;
+  auto weight = octile::Fp8Weight::create(source_of_codes(), options);
   if (!weight) {
-    return refused(weight.error());
+    return weight.error();
   }
   auto linear = octile::Fp8Linear::create(*weight);
   if (!linear) {
-    return refused(linear.error());
+    return linear.error();
   }
-  if (const auto prepared = linear->prepare(kM); !prepared) {
-    return refused(prepared.error());
+  if (auto prepared = linear->prepare(kM); !prepared) {
+    return prepared.error();
+  }
+  return linear;
+}
+
+octile::Expected<void> run(const octile::Fp8Linear& linear) {
+  return linear.run({x, octile::DType::bf16, kM, kK, kK}, {y, octile::DType::bf16, kM, kN, kN}, workspace, sizeof workspace);
+}
+
+// 160 x 0.5 x 1.5 x 0.25 = 30, exactly: 0x41F0.
+bool is_right() {
+  return std::all_of(std::begin(y), std::end(y), [](std::uint16_t value) { return value == 0x41F0; });
+}
+
+int run_linear(const char* device) {
+  const auto linear = prepared_linear(device);
+  if (!linear) {
+    return refused(linear.error());
   }
   if (linear->workspace_bytes(kM) > static_cast<std::int64_t>(sizeof workspace)) {
     return 3;
   }
-  const auto ran =
-      linear->run({x, octile::DType::bf16, kM, kK, kK}, {y, octile::DType::bf16, kM, kN, kN}, workspace, sizeof workspace);
-  if (!ran) {
+  if (const auto ran = run(*linear); !ran) {
     return refused(ran.error());
   }
+  // A fake GPU computes nothing.
   const bool is_cpu = std::strcmp(device, "cpu") == 0;
-  // 160 x 0.5 x 1.5 x 0.25 = 30, exactly: 0x41F0. A fake GPU computes nothing.
-  if (is_cpu && std::any_of(std::begin(y), std::end(y), [](std::uint16_t value) { return value != 0x41F0; })) {
+  if (is_cpu && !is_right()) {
     return 3;
   }
   std::printf("%016llx\n", static_cast<unsigned long long>(is_cpu ? digest_of(y, sizeof y) : 0));
   return 0;
+}
+
+bool cpu_goes_on(const octile::Fp8Linear& cpu) {
+  std::fill(std::begin(y), std::end(y), std::uint16_t{0});
+  return run(cpu) && is_right();
+}
+
+// Whatever the device of `linear` answers; the first refusal is printed.
+int use_until_refused(octile::Fp8Linear& linear, bool gone) {
+  octile::Fp8Weight weight = linear.weight();
+  octile::Expected<void> first = {};
+  for (int i = 0; i < 3; ++i) {
+    const auto ran = run(linear);
+    const auto updated = weight.update(source_of_codes());
+    for (const auto* result : {&ran, &updated}) {
+      if (gone && !first && *result) {
+        std::fputs("fault_target: a call went well on a device that is gone\n", stderr);
+        return 3;
+      }
+      if (first && !*result) {
+        first = *result;
+      }
+    }
+  }
+  return first ? 0 : refused(first.error());
+}
+
+// Destroys `linear` and says whether anything was written to stderr meanwhile.
+bool ends_quietly(octile::Expected<octile::Fp8Linear> linear) {
+  std::fflush(stderr);
+  const int kept = ::dup(STDERR_FILENO);
+  const int written = ::memfd_create("stderr", MFD_CLOEXEC);
+  if (kept < 0 || written < 0 || ::dup2(written, STDERR_FILENO) < 0) {
+    return false;
+  }
+  linear = octile::Error{octile::ErrorCode::failed, "destroyed"};
+  std::fflush(stderr);
+  ::dup2(kept, STDERR_FILENO);
+  const bool quiet = ::lseek(written, 0, SEEK_END) == 0;
+  ::close(kept);
+  ::close(written);
+  return quiet;
+}
+
+int run_beside(const char* device, bool gone) {
+  const auto cpu = prepared_linear("cpu");
+  if (!cpu || !cpu_goes_on(*cpu)) {
+    return 3;
+  }
+  auto linear = prepared_linear(device);
+  const int status = linear ? use_until_refused(*linear, gone) : refused(linear.error());
+  if (status == 3 || !cpu_goes_on(*cpu)) {
+    return 3;
+  }
+  if (!ends_quietly(std::move(linear)) || !cpu_goes_on(*cpu)) {
+    std::fputs("fault_target: the end of the device's linear was not quiet\n", stderr);
+    return 3;
+  }
+  std::puts("the CPU went on");
+  return status;
 }
 
 }  // namespace
@@ -115,6 +199,9 @@ int main(int argc, char** argv) {
     }
     if (argc == 3 && std::strcmp(argv[1], "linear") == 0) {
       return run_linear(argv[2]);
+    }
+    if (argc >= 3 && std::strcmp(argv[1], "beside") == 0) {
+      return run_beside(argv[2], argc == 4 && std::strcmp(argv[3], "gone") == 0);
     }
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "fault_target: an exception came out of the library: %s\n", exception.what());

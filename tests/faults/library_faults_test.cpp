@@ -65,5 +65,14 @@ TEST_F(LibraryFaults, ALinearOnAGpuWhoseDriverOrCompilerFailsIsRefused) {
 
 TEST_F(LibraryFaults, AGpuThatDisappearsIsAnErrorAtEveryCall) { inject({"cuda", 0, true}, linear("cuda:0")); }
 
+TEST_F(LibraryFaults, BesideAGpuThatFailsOrDisappearsTheCpuGoesOn) {
+  Work work = linear("cuda:0");
+  work.message = "error 999";  // The driver's own number, with its words where it could be asked for them.
+  work.arguments = {"beside", "cuda:0"};
+  inject({"cuda", 0}, work);
+  work.arguments = {"beside", "cuda:0", "gone"};
+  EXPECT_GT(inject({"cuda", 0, true}, work), 10) << "making, preparing, running, updating";
+}
+
 }  // namespace
 }  // namespace octile::test

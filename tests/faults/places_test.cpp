@@ -55,6 +55,56 @@ TEST_F(Places, NothingNeedsAFolderForTemporaryFiles) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
+TEST_F(Places, ADriverOlderThanTheCompilerIsNamedAndTheCpuGoesOn) {
+  struct Case {
+    const char* version;
+    std::vector<std::string> said;
+  };
+  const std::vector<Case> cases = {
+      {"12000", {"cuda:0: NVIDIA_H200", "available, version 13.0, but NVRTC 13.0 (", "newer CUDA than the driver's 12.0"}},
+      {"11080", {"no CUDA device: ", "11.8", "12.0"}}};
+  for (const Case& one : cases) {
+    const auto environment = with({{"OCTILE_FAKE_CUDA_VERSION", one.version}});
+    const cli::RunResult devices = run({"devices"}, environment);
+    EXPECT_EQ(devices.status, 0) << devices.err;
+    EXPECT_THAT(devices.out, HasSubstr("cpu: "));
+    for (const std::string& words : one.said) {
+      EXPECT_THAT(devices.out, HasSubstr(words)) << one.version;
+    }
+    cli::Invocation linear = environment;
+    linear.program = OCTILE_FAULT_TARGET;
+    const cli::RunResult ran = run({"linear", "cpu"}, linear);
+    EXPECT_EQ(ran.status, 0) << ran.err;
+  }
+}
+
+TEST_F(Places, AMachineCodeThatTheDriverRefusesIsAnErrorThatNamesBothVersions) {
+  cli::Invocation linear = with({{"OCTILE_FAKE_CUDA_VERSION", "12000"},
+                                 {"OCTILE_FAKE_CUDA_REFUSES_CODE", "1"},
+                                 {"OCTILE_CACHE_DIR", path("cache")},
+                                 {"OCTILE_CUTLASS_PATH", path("none")}});
+  linear.program = OCTILE_FAULT_TARGET;
+  const cli::RunResult ran = run({"beside", "cuda:0"}, linear);
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("the CPU went on"));
+  EXPECT_THAT(ran.err, testing::AllOf(HasSubstr("a fake driver's failure"), HasSubstr("NVRTC 13.0"), HasSubstr("12.0")));
+}
+
+TEST_F(Places, APartOfAGpuHasTablesOfItsOwn) {
+  const auto environment = with({{"OCTILE_FAKE_CUDA_NAME", "NVIDIA H100/80GB HBM3 MIG 1g.18gb"}});
+  const std::string name = "NVIDIA_H100_80GB_HBM3_MIG_1g.18gb";
+  EXPECT_THAT(run({"devices"}, environment).out, HasSubstr("cuda:0: " + name + " (cuda"));
+  const fs::path directory = fs::path(path("tables")) / name;
+  fs::create_directories(directory);
+  const fs::path table = directory / ("N=4096,K=4096,device_name=" + name + ",dtype=fp8_w8a8_channelwise.json");
+  fs::copy_file(cli::l40s_table(4096, 4096), table);
+  const cli::RunResult explained =
+      run({"explain", "--device", "cuda:0", "--n", "4096", "--k", "4096", "--m", "1", "--tables", path("tables"), "--json"},
+          environment);
+  EXPECT_EQ(explained.status, 0) << explained.err;
+  EXPECT_THAT(explained.out, HasSubstr(table.string()));
+}
+
 TEST_F(Places, AClockThatJumpsToThePastAndBackChangesNothing) {
   Work work;
   work.program = OCTILE_TUNER;

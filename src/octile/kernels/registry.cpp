@@ -17,7 +17,11 @@ std::span<const Backend* const> backends() {
 
 Expected<Device> find_device(std::string_view id) {
   std::string known;
+  std::string reasons;
   for (const Backend* backend : backends()) {
+    if (const std::string reason = backend->no_device_reason(); !reason.empty()) {
+      reasons += "; " + reason;
+    }
     for (DeviceInfo& info : backend->devices()) {
       if (info.id == id) {
         return Device{.backend = backend, .info = std::move(info)};
@@ -25,7 +29,7 @@ Expected<Device> find_device(std::string_view id) {
       known += (known.empty() ? "" : ", ") + info.id;
     }
   }
-  return make_error(ErrorCode::invalid_argument, "no device '{}' here: want one of {}", id, known);
+  return make_error(ErrorCode::invalid_argument, "no device '{}' here: want one of {}{}", id, known, reasons);
 }
 
 const KernelFamily* find_family(std::string_view name) {

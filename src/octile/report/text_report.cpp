@@ -22,7 +22,7 @@ std::string code_or_nothing(const std::string& text) { return text.empty() ? "" 
 
 std::string state(bool available, const std::string& version, const std::string& reason) {
   if (available) {
-    return version.empty() ? "available" : "available, version " + version;
+    return "available" + (version.empty() ? "" : ", version " + version) + (reason.empty() ? "" : ", but " + reason);
   }
   return "not available: " + reason;
 }

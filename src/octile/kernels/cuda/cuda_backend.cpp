@@ -81,6 +81,9 @@ class CudaBackend final : public Backend {
     if (auto api = nvrtc()) {
       compiler.version = version_text((*api)->version);
       compiler.available = true;
+      if (auto loaded = driver()) {
+        compiler.reason = beyond_driver(**api, (*loaded)->version);
+      }
     } else {
       compiler.reason = api.error().message;
     }

@@ -4,6 +4,7 @@
 
 #include "octile/kernels/cuda/function_table.h"
 #include "octile/kernels/cuda/warmup.h"
+#include "octile/table/device_names.h"
 
 #include <algorithm>
 #include <array>
@@ -76,8 +77,7 @@ Expected<DeviceInfo> describe(const Driver& driver, int index) {
   info.kind = DeviceKind::cuda;
   info.index = index;
   info.model = name.data();
-  info.name = info.model;
-  std::replace(info.name.begin(), info.name.end(), ' ', '_');
+  info.name = device_file_name(info.model);
 
   info.uuid = uuid_of(driver, device);
 

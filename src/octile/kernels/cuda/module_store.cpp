@@ -4,6 +4,7 @@
 
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/cubin_cache.h"
+#include "octile/kernels/cuda/nvrtc.h"
 
 #include <map>
 #include <mutex>
@@ -45,8 +46,13 @@ class FreshModule {
   Expected<void> load(const DeviceContext& context, const CompiledKernel& compiled) {
     if (const CUresult result = driver_.module_load_data(&module_, compiled.cubin.data()); result != CUDA_SUCCESS) {
       module_ = nullptr;
-      return driver_error(driver_, result,
-                          format("loading kernel {} for {} on {}", compiled.kernel, compiled.arch, context.info.id));
+      Error error = driver_error(driver_, result,
+                                 format("loading kernel {} for {} on {}", compiled.kernel, compiled.arch, context.info.id));
+      if (auto compiler = nvrtc()) {
+        const std::string why = beyond_driver(**compiler, driver_.version);
+        error.message += why.empty() ? "" : "; " + why;
+      }
+      return error;
     }
     if (const CUresult result = driver_.module_get_function(&function_, module_, compiled.kernel.c_str());
         result != CUDA_SUCCESS) {

@@ -139,6 +139,16 @@ Expected<const Nvrtc*> nvrtc() {
   return opened->value().get();
 }
 
+std::string beyond_driver(const Nvrtc& nvrtc, int driver_version) {
+  // Within one major version older drivers load newer machine code.
+  if (nvrtc.version / 1000 <= driver_version / 1000) {
+    return "";
+  }
+  return format(
+      "NVRTC {} ({}) is of a newer CUDA than the driver's {}, which may not load what it compiles: install NVRTC {}",
+      version_text(nvrtc.version), nvrtc.path, version_text(driver_version), driver_version / 1000);
+}
+
 Expected<NvrtcOutput> run_nvrtc(const Nvrtc& nvrtc, const NvrtcInput& input) {
   std::vector<std::string> header_text;
   std::vector<std::string> header_name;

@@ -27,6 +27,8 @@ struct Nvrtc {
 // The process' NVRTC: opened on the first call, and remembered, also as a failure. Errors (unavailable): not found, too old,
 // broken.
 Expected<const Nvrtc*> nvrtc();
+// Why a driver of CUDA `driver_version` (12000 for 12.0) may not load what `nvrtc` compiles; "" where it loads all.
+std::string beyond_driver(const Nvrtc& nvrtc, int driver_version);
 // Opens the library at `path` ("": searches as nvrtc() does), without remembering it.
 Expected<std::unique_ptr<Nvrtc>> open_nvrtc(const std::string& path);
 

@@ -77,7 +77,9 @@ OCTILE_FAKE State* octile_fake_state() { return &state(); }
 
 OCTILE_FAKE CUresult cuInit(unsigned) { return state().init_result; }
 OCTILE_FAKE CUresult cuDriverGetVersion(int* version) {
-  *version = state().version;
+  // For a test of the command, which is another process.
+  const char* text = std::getenv("OCTILE_FAKE_CUDA_VERSION");
+  *version = text == nullptr ? state().version : std::atoi(text);
   return outcome("cuDriverGetVersion");
 }
 OCTILE_FAKE CUresult cuGetErrorName(CUresult error, const char** name) {
@@ -97,7 +99,9 @@ OCTILE_FAKE CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   return outcome("cuDeviceGet");
 }
 OCTILE_FAKE CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
-  const std::string& text = state().device_names.at(static_cast<std::size_t>(device));
+  const char* first = std::getenv("OCTILE_FAKE_CUDA_NAME");
+  const std::string text =
+      first != nullptr && device == 0 ? first : state().device_names.at(static_cast<std::size_t>(device));
   std::strncpy(name, text.c_str(), static_cast<std::size_t>(size));
   return outcome("cuDeviceGetName");
 }
@@ -183,7 +187,7 @@ OCTILE_FAKE CUresult cuMemFree_v2(CUdeviceptr pointer) {
   state().allocated -= found->second.bytes;
   allocations().erase(found);
   std::free(host(pointer));
-  return CUDA_SUCCESS;
+  return outcome("cuMemFree");
 }
 OCTILE_FAKE CUresult cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = state().memory_limit - state().allocated;
@@ -209,7 +213,7 @@ OCTILE_FAKE CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr s
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::memcpy(host(destination), host(source), bytes);
-  return CUDA_SUCCESS;
+  return outcome("cuMemcpyDtoDAsync");
 }
 OCTILE_FAKE CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
   for (std::size_t row = 0; row < copy->Height; ++row) {
@@ -233,13 +237,14 @@ OCTILE_FAKE CUresult cuMemsetD8_v2(CUdeviceptr destination, unsigned char value,
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::memset(host(destination), value, bytes);
-  return CUDA_SUCCESS;
+  return outcome("cuMemsetD8");
 }
 OCTILE_FAKE CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, std::size_t bytes, CUstream) {
   return cuMemsetD8_v2(destination, value, bytes);
 }
 OCTILE_FAKE CUresult cuModuleLoadData(CUmodule* module, const void*) {
-  const CUresult result = outcome("cuModuleLoadData");
+  const bool refuses = std::getenv("OCTILE_FAKE_CUDA_REFUSES_CODE") != nullptr;
+  const CUresult result = refuses ? CUDA_ERROR_UNKNOWN : outcome("cuModuleLoadData");
   if (result == CUDA_SUCCESS) {
     *module = next_handle<CUmodule>();
     ++state().modules;
@@ -248,7 +253,7 @@ OCTILE_FAKE CUresult cuModuleLoadData(CUmodule* module, const void*) {
 }
 OCTILE_FAKE CUresult cuModuleUnload(CUmodule) {
   --state().modules;
-  return CUDA_SUCCESS;
+  return outcome("cuModuleUnload");
 }
 OCTILE_FAKE CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char*) {
   *function = next_handle<CUfunction>();
@@ -293,7 +298,7 @@ OCTILE_FAKE CUresult cuStreamCreate(CUstream* stream, unsigned) {
 }
 OCTILE_FAKE CUresult cuStreamDestroy_v2(CUstream) {
   --state().streams;
-  return CUDA_SUCCESS;
+  return outcome("cuStreamDestroy");
 }
 OCTILE_FAKE CUresult cuStreamSynchronize(CUstream) { return outcome("cuStreamSynchronize"); }
 OCTILE_FAKE CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) {
@@ -330,11 +335,11 @@ OCTILE_FAKE CUresult cuGraphLaunch(CUgraphExec, CUstream) {
 }
 OCTILE_FAKE CUresult cuGraphDestroy(CUgraph) {
   --state().graphs;
-  return CUDA_SUCCESS;
+  return outcome("cuGraphDestroy");
 }
 OCTILE_FAKE CUresult cuGraphExecDestroy(CUgraphExec) {
   --state().execs;
-  return CUDA_SUCCESS;
+  return outcome("cuGraphExecDestroy");
 }
 OCTILE_FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
   const CUresult result = outcome("cuEventCreate");
@@ -346,10 +351,10 @@ OCTILE_FAKE CUresult cuEventCreate(CUevent* event, unsigned) {
 }
 OCTILE_FAKE CUresult cuEventDestroy_v2(CUevent) {
   --state().events;
-  return CUDA_SUCCESS;
+  return outcome("cuEventDestroy");
 }
 OCTILE_FAKE CUresult cuEventRecordWithFlags(CUevent, CUstream, unsigned) { return outcome("cuEventRecord"); }
-OCTILE_FAKE CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+OCTILE_FAKE CUresult cuEventSynchronize(CUevent) { return outcome("cuEventSynchronize"); }
 OCTILE_FAKE CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
   *milliseconds = 1.5F;
   return outcome("cuEventElapsedTime");
