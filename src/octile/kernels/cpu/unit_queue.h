@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace octile::cpu {
 
@@ -16,15 +17,14 @@ class UnitQueue {
   template <class BeginOf>
   UnitQueue(int nodes, const BeginOf& begin_of) noexcept : nodes_(nodes) {
     for (int node = 0; node < nodes; ++node) {
-      ranges_[static_cast<std::size_t>(node)].next.store(begin_of(node), std::memory_order_relaxed);
-      ranges_[static_cast<std::size_t>(node)].end = begin_of(node + 1);
+      std::construct_at(&slots_[static_cast<std::size_t>(node)].range, begin_of(node), begin_of(node + 1));
     }
   }
 
   // A unit that nobody else gets, or -1 where none is left.
   std::int64_t take(int own_node) noexcept {
     for (int i = 0; i < nodes_; ++i) {
-      Range& range = ranges_[static_cast<std::size_t>((own_node + i) % nodes_)];
+      Range& range = slots_[static_cast<std::size_t>((own_node + i) % nodes_)].range;
       // Looked at first, so that an empty range's counter is not written by every thread for every unit.
       if (range.next.load(std::memory_order_relaxed) < range.end) {
         if (const std::int64_t unit = range.next.fetch_add(1, std::memory_order_relaxed); unit < range.end) {
@@ -37,11 +37,17 @@ class UnitQueue {
 
  private:
   struct alignas(64) Range {
-    std::atomic<std::int64_t> next{0};
-    std::int64_t end = 0;
+    Range(std::int64_t begin, std::int64_t its_end) noexcept : next(begin), end(its_end) {}
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  // Room for a range. Every call makes a queue, and nearly every machine has one node: the other 63 lines stay untouched.
+  union Slot {
+    Slot() noexcept {}  // NOLINT(modernize-use-equals-default): the range begins with the queue's constructor.
+    Range range;
   };
   int nodes_;
-  std::array<Range, kMostNodes> ranges_;
+  std::array<Slot, kMostNodes> slots_;
 };
 
 }  // namespace octile::cpu
