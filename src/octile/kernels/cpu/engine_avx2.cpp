@@ -31,15 +31,14 @@ OCTILE_AVX2_INLINE __m256i high_bytes_to_halves(__m256i words) {
   return _mm256_and_si256(_mm256_srai_epi16(words, 1), _mm256_set1_epi16(static_cast<short>(0xBFFF)));
 }
 
-template <int Pair>
-OCTILE_AVX2_INLINE void decode_pair(const std::uint8_t* block, float* out) {
+// One block as fp16 in the order of its two k pairs, [2 k pairs][16 n][2 k].
+OCTILE_AVX2_INLINE void block_to_halves(const std::uint8_t* block, std::uint16_t* halves) {
   for (std::int64_t half = 0; half < 2; ++half) {
     const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + half * 32));
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i fp16 =
-        high_bytes_to_halves(Pair == 0 ? _mm256_unpacklo_epi8(zero, codes) : _mm256_unpackhi_epi8(zero, codes));
-    _mm256_storeu_ps(out + half * 2 * kYmmFloats, _mm256_cvtph_ps(_mm256_castsi256_si128(fp16)));
-    _mm256_storeu_ps(out + (half * 2 + 1) * kYmmFloats, _mm256_cvtph_ps(_mm256_extracti128_si256(fp16, 1)));
+    auto* out = reinterpret_cast<__m256i*>(halves + half * 16);
+    _mm256_store_si256(out, high_bytes_to_halves(_mm256_unpacklo_epi8(zero, codes)));
+    _mm256_store_si256(out + kPairFloats / 16, high_bytes_to_halves(_mm256_unpackhi_epi8(zero, codes)));
   }
 }
 
@@ -51,9 +50,12 @@ OCTILE_AVX2 void decode(const std::uint8_t* codes, std::int64_t step_bytes, int 
     for (std::int64_t panel = 0; panel < panels; ++panel) {
       const std::uint8_t* block = codes + panel * kBlockBytes;
       _mm_prefetch(reinterpret_cast<const char*>(block + prefetch_bytes), _MM_HINT_T0);
-      float* pair0 = out + panel * kPairFloats;
-      decode_pair<0>(block, pair0);
-      decode_pair<1>(block, pair0 + pair_floats);
+      alignas(32) std::uint16_t halves[kBlockBytes];
+      block_to_halves(block, halves);
+      for (std::int64_t i = 0; i < kBlockBytes; i += kYmmFloats) {
+        const __m256 values = _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(halves + i)));
+        _mm256_storeu_ps(out + i / kPairFloats * pair_floats + panel * kPairFloats + i % kPairFloats, values);
+      }
     }
   }
 }
@@ -63,17 +65,6 @@ OCTILE_AVX2_INLINE __m256 broadcast_pair(const float* x) {
   double pair = 0;
   std::memcpy(&pair, x, sizeof(pair));
   return _mm256_castpd_ps(_mm256_set1_pd(pair));
-}
-
-// One block as fp16 in the order of its two k pairs, [2 k pairs][16 n][2 k].
-OCTILE_AVX2_INLINE void block_to_halves(const std::uint8_t* block, std::uint16_t* halves) {
-  for (std::int64_t half = 0; half < 2; ++half) {
-    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + half * 32));
-    const __m256i zero = _mm256_setzero_si256();
-    auto* out = reinterpret_cast<__m256i*>(halves + half * 16);
-    _mm256_store_si256(out, high_bytes_to_halves(_mm256_unpacklo_epi8(zero, codes)));
-    _mm256_store_si256(out + kPairFloats / 16, high_bytes_to_halves(_mm256_unpackhi_epi8(zero, codes)));
-  }
 }
 
 // Weights of one k pair, eight at a time: fp16 that is converted as it is loaded, or fp32.
