@@ -37,12 +37,4 @@ if(octile_onednn_problem)
 endif()
 message(STATUS "oneDNN: ${octile_onednn_version}, ${OCTILE_ONEDNN_LIBRARY}")
 
-add_library(octile_onednn MODULE src/components/onednn/onednn_component.cpp)
-set_target_properties(octile_onednn PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}" INSTALL_RPATH_USE_LINK_PATH ON)
-target_include_directories(octile_onednn PRIVATE src)
-target_include_directories(octile_onednn SYSTEM PRIVATE "${OCTILE_ONEDNN_INCLUDE_DIR}")
-target_link_libraries(octile_onednn PRIVATE octile_options "${OCTILE_ONEDNN_LIBRARY}" ${CMAKE_DL_LIBS})
-# Whoever builds the library has the component beside it.
-add_dependencies(octile_static octile_onednn)
-add_dependencies(octile octile_onednn)
-install(TARGETS octile_onednn LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/octile")
+octile_add_component(octile_onednn src/components/onednn/onednn_component.cpp "${OCTILE_ONEDNN_INCLUDE_DIR}" "${OCTILE_ONEDNN_LIBRARY}")
