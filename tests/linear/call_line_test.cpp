@@ -4,18 +4,17 @@
 
 #include <octile/octile.hpp>
 
+#include "layer.h"
 #include "octile/core/env.h"
-#include "support/random.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace octile {
 namespace {
@@ -27,30 +26,15 @@ using ::testing::MatchesRegex;
 // stderr of one call with `m` rows of a linear [48, 64] in chunks of at most 4, made under OCTILE_VERBOSE=`value`.
 std::string lines_of_a_call(std::optional<std::string> value, std::int64_t m) {
   const env::ScopedOverride verbose("OCTILE_VERBOSE", std::move(value));
-  const std::int64_t n = 48;
-  const std::int64_t k = 64;
-  const std::vector<std::uint8_t> codes = test::random_codes(n * k);
-  const std::vector<float> scales = test::random_scales(n);
-  WeightSource source;
-  source.n = n;
-  source.k = k;
-  source.codes = codes.data();
-  source.scales = scales.data();
-  source.scale_count = n;
-  auto weight = Fp8Weight::create(source);
+  const test::Weights weights(48, 64);
+  auto weight = Fp8Weight::create(weights.source());
   auto linear = Fp8Linear::create(*weight);
   EXPECT_TRUE(linear) << linear.error().message;
   EXPECT_TRUE(linear->prepare(4));
-  const std::vector<unsigned char> x = test::as_bytes(test::normals(m * k), DType::bf16);
-  std::vector<std::uint16_t> y(static_cast<std::size_t>(m * n));
-  const std::int64_t bytes = linear->workspace_bytes(m);
-  const std::unique_ptr<void, void (*)(void*)> workspace(
-      std::aligned_alloc(64, (static_cast<std::size_t>(bytes) + 63) / 64 * 64), std::free);
+  const test::Inputs inputs(m, weights.k);
   testing::internal::CaptureStderr();
-  const auto done = linear->run({x.data(), DType::bf16, m, k, k}, {y.data(), DType::bf16, m, n, n}, workspace.get(), bytes);
-  const std::string printed = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(done) << done.error().message;
-  return printed;
+  test::run_guarded(*linear, inputs.view(), DType::bf16, weights.n);
+  return testing::internal::GetCapturedStderr();
 }
 
 TEST(CallLine, NamesKernelShapeTimeAndRates) {
@@ -86,15 +70,8 @@ TEST(CallLine, NothingIsPrintedOtherwise) {
 
 TEST(CallLine, AWordThatIsNoBooleanIsTheErrorOfTheLinear) {
   const env::ScopedOverride verbose("OCTILE_VERBOSE", "loud");
-  const std::vector<std::uint8_t> codes = test::random_codes(16);
-  const std::vector<float> scales = test::random_scales(4);
-  WeightSource source;
-  source.n = 4;
-  source.k = 4;
-  source.codes = codes.data();
-  source.scales = scales.data();
-  source.scale_count = 4;
-  auto weight = Fp8Weight::create(source);
+  const test::Weights weights(4, 4);
+  auto weight = Fp8Weight::create(weights.source());
   ASSERT_TRUE(weight) << weight.error().message;
   const auto linear = Fp8Linear::create(*weight);
   ASSERT_FALSE(linear);
