@@ -148,7 +148,7 @@ class Bench:
             print(line(row), flush=True)
 
     def too_slow(self, lane: str, m: int) -> bool:
-        """Octile's baseline and int8 are for orientation and left out of what takes seconds a call."""
+        """Octile's baseline is for orientation, and left out where a call takes long."""
         return lane == "onednn" and m > 256
 
     def spaces(self, name: str, n: int, k: int, m: int) -> None:

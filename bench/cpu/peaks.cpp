@@ -92,21 +92,21 @@ OCTILE_AVX512_DOT std::int64_t run_avx512_dot() {
 
 // Four tiles of sums, products of tiles that stay where they are.
 OCTILE_AMX std::int64_t run_amx() {
-  TileShapes shapes = {};
-  shapes.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    shapes.bytes_per_row[i] = 64;
-    shapes.rows[i] = 16;
+  TileShapes shapes;
+  for (int i = 0; i < kTileRegisters; ++i) {
+    shapes.bytes_per_row[i] = kTileRowBytes;
+    shapes.rows[i] = kTileRows;
   }
   HardwareTiles::configure(shapes);
-  for (std::int64_t i = 0; i < kRounds / 4; ++i) {
+  constexpr std::int64_t kTileRounds = kRounds / 4;
+  for (std::int64_t i = 0; i < kTileRounds; ++i) {
     HardwareTiles::multiply<0, 4, 6>();
     HardwareTiles::multiply<1, 4, 7>();
     HardwareTiles::multiply<2, 5, 6>();
     HardwareTiles::multiply<3, 5, 7>();
   }
   HardwareTiles::release();
-  return kRounds / 4 * 4 * 16 * 16 * 32 * 2;
+  return kTileRounds * 4 * kTileRows * kPanelColumns * kTileK * 2;
 }
 
 struct Peak {

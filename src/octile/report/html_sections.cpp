@@ -439,14 +439,12 @@ void add_reading(const HtmlContent& content, HtmlParts& parts) {
   if (has_own(content)) {
     text +=
         "<div><dt>Own families alone</dt><dd>What Octile would run without any vendor\u2019s kernel: the tile that the "
-        "table "
-        "has for this M, else what the cost models of our families prefer.</dd></div>\n";
+        "table has for this M, else what the cost models of our families prefer.</dd></div>\n";
   }
   if (!content.published_from.empty()) {
     text += format(
         "<div><dt>Published times</dt><dd>Marks of the plots that are named \u201Cother run\u201D are from {}. They were "
-        "not "
-        "measured in this run, perhaps on another machine, and no ratio here is made of them.</dd></div>\n",
+        "not measured in this run, perhaps on another machine, and no ratio here is made of them.</dd></div>\n",
         html_escape(content.published_from));
   }
   if (has_vendor(content)) {

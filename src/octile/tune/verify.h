@@ -56,7 +56,7 @@ struct VerifyResult {
                                   // "fixed": what was found to lose and was tuned again.
   std::vector<VerifiedEntry> entries;
   std::vector<TableCliffs> cliffs;  // Of the tables of which anything could be timed.
-  std::vector<std::string> files;  // Written by `fix`.
+  std::vector<std::string> files;   // Written by `fix`.
   double elapsed_s = 0;
   int interrupted_by = 0;
   bool ok() const noexcept { return findings.empty() && interrupted_by == 0; }

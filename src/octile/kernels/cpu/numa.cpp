@@ -81,8 +81,8 @@ class HwlocNodes final : public Numa {
   std::vector<int> node_of_cpu_;  // Indices into used_.
 };
 
-// Whether the kernel knows of one node alone: then hwloc, which takes milliseconds to look at a machine, is not asked, unless
-// its component was named on purpose.
+// Whether the kernel knows of one node alone: then hwloc, which takes milliseconds to look at a machine, is not asked,
+// unless its component was named on purpose.
 bool is_plain_machine() {
   const Expected<std::string> named = env::get_text("OCTILE_HWLOC_PATH");
   const std::optional<std::string> online = read_small_file("/sys/devices/system/node/online");
