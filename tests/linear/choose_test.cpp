@@ -192,6 +192,54 @@ TEST_F(Choosing, AGapIsTheBaselineWhereItWonAnywhereOrNothingWasMeasured) {
   }
 }
 
+TEST_F(Choosing, AGapIsTheUpperNeighboursKernelWhereItTakesLessThanTheBaselineDidBelow) {
+  TableEntry lost = test::timed_entry(256, 256, kBaselineKernel, 0, 300, 300);
+  lost.ratio.reset();
+  const Plan p = plan(table({test::timed_entry(1, 8, "ours", 8, 10, 20), test::timed_entry(16, 16, "ours", 16, 12, 21),
+                             test::timed_entry(64, 64, "ours", 64, 20.7, 30), lost}));
+  for (const std::int64_t m : {9, 15}) {
+    const Choice choice = p.choose(m);
+    EXPECT_EQ(choice.kind, ChoiceKind::tile) << m;
+    EXPECT_EQ(choice.config.get("tile", 0), 16) << m;
+    EXPECT_EQ(choice.table_key, "[16, 16]") << m;
+    EXPECT_EQ(choice.entry, nullptr) << "what was not measured is no entry's";
+    EXPECT_THAT(choice.reason, HasSubstr("inferred: it takes 12 us there, the baseline 20 us at M = 8 already")) << m;
+  }
+  // 20.7 us are not 2 % less than 21; and what the baseline won says nothing of others.
+  for (const std::int64_t m : {17, 63, 65, 255, 257}) {
+    EXPECT_EQ(p.choose(m).kind, ChoiceKind::baseline) << m;
+  }
+}
+
+TEST_F(Choosing, AGapIsNotTheUpperNeighboursWhereThatIsNoProof) {
+  const auto gap = [&](const auto& change) {
+    std::vector<TableEntry> entries = {test::timed_entry(1, 8, "ours", 8, 10, 20),
+                                       test::timed_entry(16, 16, "ours", 16, 10, 20)};
+    change(entries[0], entries[1]);
+    entries.push_back(baseline_entry(300, 300));  // No cost model is trusted.
+    return plan(table(std::move(entries))).choose(12).kind;
+  };
+  EXPECT_EQ(gap([](TableEntry&, TableEntry&) {}), ChoiceKind::tile);
+  EXPECT_EQ(gap([](TableEntry& below, TableEntry&) { below.inferred = true; }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.inferred = true; }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry& below, TableEntry&) { below.baseline_us.reset(); }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.us.reset(); }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.ratio = Ratio{1.02, 0.99, 1.05}; }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.config.set("tile", -1); }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.kernel_source_hash = "another"; }), ChoiceKind::baseline);
+  // Above the last entry and below the first there is no second neighbour.
+  const Plan p = plan(table({test::timed_entry(4, 8, "ours", 8, 10, 20), baseline_entry(300, 300)}));
+  EXPECT_EQ(p.choose(3).kind, ChoiceKind::baseline);
+  EXPECT_EQ(p.choose(301).kind, ChoiceKind::baseline);
+}
+
+TEST_F(Choosing, ATrustedCostModelFillsAGapUnlessItsNeighboursAreAsFastAsEachOther) {
+  const Plan p = plan(table({test::timed_entry(1, 8, "ours", 8, 10, 40), test::timed_entry(16, 16, "ours", 16, 11, 40),
+                             test::timed_entry(64, 64, "ours", 64, 22, 60)}));
+  EXPECT_EQ(p.choose(12).kind, ChoiceKind::tile);
+  EXPECT_EQ(p.choose(40).kind, ChoiceKind::heuristic);
+}
+
 TEST_F(Choosing, TheCostModelChoosesAmongTheFamiliesThatBeatTheBaseline) {
   FakeFamily& faster = backend.add("faster");
   FakeFamily& unproven = backend.add("unproven");
@@ -434,8 +482,10 @@ TEST_F(Choosing, BetweenTwoBreakpointsTheChoiceNeverChanges) {
     std::vector<TableEntry> entries;
     for (std::int64_t m = draw(1, 9); m < 300 && entries.size() < 12;) {
       const std::int64_t hi = m + draw(0, 40);
-      entries.push_back(draw(0, 5) == 0 && round % 2 == 0 ? baseline_entry(m, hi)
-                                                          : entry(m, hi, "ours", draw(1, 300), 1.0 + 0.1 * draw(1, 5)));
+      const int us = draw(10, 30);
+      entries.push_back(draw(0, 5) == 0 && round % 2 == 0
+                            ? baseline_entry(m, hi)
+                            : test::timed_entry(m, hi, "ours", draw(1, 300), us, us * (1.0 + 0.1 * draw(1, 5))));
       m = hi + 1 + draw(0, 30);
     }
     const Plan p = plan(table(entries));

@@ -27,6 +27,15 @@ inline TableEntry entry(std::int64_t lo, std::int64_t hi, std::string kernel, st
   return result;
 }
 
+// The same with its times.
+inline TableEntry timed_entry(std::int64_t lo, std::int64_t hi, std::string kernel, std::int64_t tile, double us,
+                              double baseline_us) {
+  TableEntry result = entry(lo, hi, std::move(kernel), tile, baseline_us / us);
+  result.us = us;
+  result.baseline_us = baseline_us;
+  return result;
+}
+
 inline TableEntry baseline_entry(std::int64_t lo, std::int64_t hi) {
   TableEntry result;
   result.m_lo = lo;

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 namespace octile::test {
 
@@ -71,6 +72,7 @@ struct SimulatedBackend::State {
   mutable double now_s = 0;
   mutable std::int64_t runs = 0;
   mutable std::int64_t looks = 0;
+  mutable std::set<std::string> prepared;
   mutable std::string device = "fake";
   struct Cached {
     const PackedWeight* weight = nullptr;  // Compared, never read: it may be gone.
@@ -260,6 +262,10 @@ class SimulatedFamily final : public KernelFamily {
     if (state_.fault(who(config)) == "throw") {
       return make_error(ErrorCode::failed, "the fake family cannot prepare {}", config.to_json());
     }
+    if (const auto slow = state_.scenario.prepare_s.find(who(config));
+        slow != state_.scenario.prepare_s.end() && state_.prepared.insert(who(config)).second) {
+      state_.now_s += slow->second;
+    }
     return std::unique_ptr<Kernel>(std::make_unique<SimulatedKernel>(state_, who(config), problem));
   }
 
@@ -310,6 +316,8 @@ Scenario parse_scenario(std::string_view text) {
       scenario.throttling.push_back({std::stoull(words[1]), std::stoll(words[2]), std::stoll(words[3])});
     } else if (what == "warm" && words.size() == 3) {
       scenario.warm_ratios[words[1]] = std::stod(words[2]);
+    } else if (what == "prepare" && words.size() == 3) {
+      scenario.prepare_s[words[1]] = std::stod(words[2]);
     } else if (what == "field") {
       scenario.has_field_tiles = true;
     } else if (what == "pack_abort") {

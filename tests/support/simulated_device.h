@@ -27,6 +27,7 @@ namespace octile::test {
 //   field           the tiles' family has the name and the keys of the field's table format; all its configs are V = 0
 //   noise:X         relative noise of every time (default 0.01)
 //   cost:X          multiplies all simulated times
+//   prepare:V:S     to prepare config V takes S seconds of the simulated time, the first time
 //   sleep:MS        every run really sleeps
 //   seed:N          of the noise
 //   gone:ID:FILE    once FILE exists, the device ID cannot be found and what runs on it aborts
@@ -47,6 +48,7 @@ struct Scenario {
   double noise = 0.01;
   double cost = 1;
   int sleep_ms = 0;
+  std::map<std::string, double> prepare_s;
   std::uint64_t seed = 1;
   std::map<std::string, std::string> gone;  // Device -> file.
   std::map<std::string, int> sm_counts;

@@ -65,6 +65,29 @@ TEST(Bench, ATunedPointShowsItsTileAgainstBaselineVendorAndFloor) {
   EXPECT_NEAR(result->geomean_ratio, 1.5, 0.05);
 }
 
+TEST(Bench, ARowWhoseKernelTakesLongToPrepareGetsAsManyPassesAsOthers) {
+  const TemporaryDirectory directory;
+  BenchOptions options = bench_options(directory.path());
+  options.shapes = {{"small", 48, 64}};
+  options.m_list = {1, 2, 4, 8, 16, 32, 64, 128};
+  const std::string speeds = std::string(kSpeeds) + ",ratio:3:2@8";
+  TuneOptions tuning = tune_options(directory.path(), "");
+  tuning.shapes = options.shapes;
+  tuning.m_list = options.m_list;
+  ASSERT_TRUE(tune_simulated(tuning, speeds).has_value());
+  options.time_budget_s = 4;
+  const SimulatedBackend backend(parse_scenario(speeds + ",prepare:3:1"));
+  const auto result = bench_with(options, simulated_hooks(backend));
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_LE(backend.now_s(), 1.1 * options.time_budget_s);
+  ASSERT_THAT(result->rows, SizeIs(8)) << testing::PrintToString(result->missing);
+  const int slow = result->rows[3].rounds;
+  for (const BenchRow& row : result->rows) {
+    EXPECT_GE(2 * slow, row.rounds) << row.m;
+    EXPECT_GE(row.rounds, 6) << row.m;
+  }
+}
+
 // The simulated device under the name and kind of a GPU of `arch`; its times stay as they are.
 RunHooks hooks_of_gpu(const SimulatedBackend& backend, const std::string& arch) {
   RunHooks hooks = simulated_hooks(backend);

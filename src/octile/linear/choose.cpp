@@ -21,6 +21,11 @@ constexpr std::int64_t kEveryMUpTo = 32;
 // Beyond a million rows in one chunk nothing about a kernel's choice changes, and families need not fear overflow.
 constexpr std::int64_t kLargestBucketEnd = std::int64_t{1} << 20;
 constexpr int kBucketsAnOctaveLog2 = 4;
+// A neighbour's kernel that takes so much longer at its own M than the best below the gap is that much from the best in the
+// gap at most; beyond it a trusted cost model knows better.
+constexpr double kLevelGap = 1.10;
+// As in the tuner: what is not faster by so much is no win.
+constexpr double kMargin = 1.02;
 
 // The end of the bucket of Ms that share one answer of a family's heuristic: m itself up to 32, then 16 buckets an octave.
 std::int64_t bucket_end(std::int64_t m) noexcept {
@@ -47,7 +52,7 @@ std::string key_text(const TileTable& table, const TableEntry& entry) {
 }
 
 std::string join(std::string_view first, std::string_view second) {
-  return first.empty() ? std::string(second) : format("{}; {}", first, second);
+  return first.empty() || second.empty() ? format("{}{}", first, second) : format("{}; {}", first, second);
 }
 
 }  // namespace
@@ -226,8 +231,9 @@ void Plan::judge_entries() {
   }
 }
 
-// A gap of an own table is untuned. Our families may fill it only where they beat the baseline at every M that was measured
-// for this shape; one measured point at which it won, or no measurement at all, and the baseline fills it.
+// A gap of an own table is untuned. Where its neighbours do not settle it (bridge()), our families may fill it only where
+// they beat the baseline at every M that was measured for this shape; one measured point at which it won, or no measurement
+// at all, and the baseline fills it.
 void Plan::find_gap_families() {
   if (!uses_table() || lookup_.table->field_format) {
     return;
@@ -343,10 +349,48 @@ Choice Plan::own_choice(std::int64_t m) const {
   return is_own ? choice : heuristic_choice(m, {}, "our own families alone");
 }
 
+// The measured entries on both sides of the gap that holds `m`, where the upper one's kernel beat the baseline and takes
+// less time at its own M than the baseline took below the gap. Fewer rows take no kernel longer, so that it wins at every M
+// between.
+std::optional<Plan::Bridge> Plan::bridge(std::int64_t m) const {
+  const auto& entries = lookup_.table->entries;
+  const auto above = std::ranges::upper_bound(entries, m, {}, &TableEntry::m_lo);
+  if (lookup_.table->field_format || above == entries.end() || above == entries.begin()) {
+    return std::nullopt;
+  }
+  const TableEntry& below = *std::prev(above);
+  const Verdict& verdict = verdicts_[static_cast<std::size_t>(above - entries.begin())];
+  const bool is_proven = verdict.skipped.empty() && verdict.family != nullptr && !above->inferred && !below.inferred &&
+                         below.left_out.empty() && above->us && above->ratio && above->ratio->lo > 1 && below.us &&
+                         below.baseline_us && *above->us * kMargin <= *below.baseline_us;
+  if (!is_proven) {
+    return std::nullopt;
+  }
+  return Bridge{&*above, &below, &verdict, *above->us <= kLevelGap * *below.us};
+}
+
+Choice Plan::bridge_choice(const Bridge& bridge, std::string_view where) const {
+  Choice choice;
+  choice.kind = bridge.verdict->kind;
+  choice.family = bridge.verdict->family;
+  choice.kernel = bridge.above->kernel;
+  choice.config = bridge.above->config;
+  choice.table_key = key_text(*lookup_.table, *bridge.above);
+  choice.reason =
+      format("{}; the kernel of {} serves, inferred: it takes {:.4g} us there, the baseline {:.4g} us at M = {} already",
+             where, choice.table_key, *bridge.above->us, *bridge.below->baseline_us, bridge.below->m_hi);
+  choice.reason = join(join(choice.reason, bridge.verdict->note), stale_note_);
+  choice.stale = !stale_note_.empty();
+  return choice;
+}
+
 Choice Plan::gap_choice(std::int64_t m) const {
   const TileTable& table = *lookup_.table;
   const std::string where = format("M = {} lies in no measured interval of {}", m, table.file);
   const std::vector<const KernelFamily*> families = within_sm_limit(gap_families_, m);
+  if (const std::optional<Bridge> found = bridge(m); found && (found->is_level || families.empty())) {
+    return bridge_choice(*found, where);
+  }
   if (families.empty()) {
     return baseline_choice(m, where);
   }
@@ -423,14 +467,12 @@ Choice Plan::unlimited_choice(std::int64_t m) const {
     if (entry->inferred) {
       choice.reason += ", inferred from its neighbours";
     }
-    choice.reason = verdict.note.empty() ? choice.reason : join(choice.reason, verdict.note);
+    choice.reason = join(choice.reason, verdict.note);
   }
   choice.entry = entry;
   choice.table_key = key;
   choice.stale = !stale_note_.empty();
-  if (choice.stale) {
-    choice.reason = join(choice.reason, stale_note_);
-  }
+  choice.reason = join(choice.reason, stale_note_);
   return choice;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -90,6 +91,14 @@ class Plan {
   void judge_entries();
   void find_gap_families();
   Choice gap_choice(std::int64_t m) const;
+  struct Bridge {
+    const TableEntry* above;  // Whose kernel serves the gap.
+    const TableEntry* below;
+    const Verdict* verdict;  // Of the one above.
+    bool is_level;           // It is within a tenth of the best at every M of the gap.
+  };
+  std::optional<Bridge> bridge(std::int64_t m) const;
+  Choice bridge_choice(const Bridge& bridge, std::string_view where) const;
   Choice cheapest(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
   std::vector<const KernelFamily*> within_sm_limit(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
   Choice unlimited_choice(std::int64_t m) const;

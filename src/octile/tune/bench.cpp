@@ -10,6 +10,7 @@
 #include "octile/tune/all_m.h"
 #include "octile/tune/budget.h"
 #include "octile/tune/candidates.h"
+#include "octile/tune/compile_ahead.h"
 #include "octile/tune/contest.h"
 #include "octile/tune/random_data.h"
 #include "octile/tune/run_hooks.h"
@@ -62,16 +63,20 @@ class Bench {
       return std::move(session).error();
     }
     session_ = std::move(*session);
+    if (Expected<void> compiled = compile_choices(); !compiled) {
+      return std::move(compiled).error();
+    }
     while (!pending_.empty() && !session_->ended()) {
       double quota_s = 0;
       const std::size_t i = options_.all_m ? next_row_of_curve(quota_s) : next_row(quota_s);
       if (i == pending_.size()) {
         break;
       }
+      const double passes_s = quota_s - first_s_of(pending_[i]);
       const PendingRow row = std::move(pending_[i]);
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
       report(format("{} m={}", options_.shapes[row.shape].name, row.m), false);
-      if (Expected<void> done = measure(row, quota_s); !done) {
+      if (Expected<void> done = measure(row, passes_s); !done) {
         return std::move(done).error();
       }
     }
@@ -143,6 +148,24 @@ class Bench {
     return {};
   }
 
+  Expected<void> compile_choices() {
+    if (device_.info.kind != DeviceKind::cuda) {
+      return {};
+    }
+    CompileAhead ahead(*session_, options_.time_budget_s, [&] { report("compiling", false); });
+    for (std::size_t i = 0; i < pending_.size() && ahead.goes_on(); ++i) {
+      const PendingRow& row = pending_[i];
+      Expected<void> added = ahead.add(options_.shapes[row.shape], *row.chosen.family, row.chosen.config);
+      if (added && row.own) {
+        added = ahead.add(options_.shapes[row.shape], *row.own->family, row.own->config);
+      }
+      if (!added) {
+        return added;
+      }
+    }
+    return ahead.finish();
+  }
+
   // Small M first: cheap, and what they cost tells what the large ones will. Of curves from coarse to fine.
   Expected<std::vector<std::int64_t>> ms_in_order() {
     const bool is_gpu = device_.info.kind == DeviceKind::cuda;
@@ -174,13 +197,23 @@ class Bench {
     return costs_.estimate_us(std::string(choice.family->name()), shape.n, shape.k, row.m, predicted_us);
   }
 
+  // A weight is packed once, for the first of its rows.
+  bool packs(const PendingRow& row) const {
+    return !packed_[row.shape] && &row == &*std::ranges::find(pending_, row.shape, &PendingRow::shape);
+  }
+
+  // Before the passes: the bare vendor takes about as long as the baseline, the floor is nothing beside them.
+  double first_s_of(const PendingRow& row) const {
+    const double own_us = row.has_own_lane() ? estimate_us(*row.own, row) : 0;
+    return (2 * estimate_us(row.baseline, row) + estimate_us(row.chosen, row) + own_us) * 1e-6 + 4 * check_s_ +
+           (packs(row) ? pack_s_ : 0.0);
+  }
+
   PointCost cost_of(const PendingRow& row) const {
     const double baseline_us = estimate_us(row.baseline, row);
     const double chosen_us = estimate_us(row.chosen, row);
     const double own_us = row.has_own_lane() ? estimate_us(*row.own, row) : 0;
-    // The bare vendor takes about as long as the baseline, the floor is nothing beside them.
-    const double first_s =
-        (2 * baseline_us + chosen_us + own_us) * 1e-6 + 4 * check_s_ + (packed_[row.shape] ? 0.0 : pack_s_);
+    const double first_s = first_s_of(row);
     const double pass_s = 2 * sampling_.seconds(baseline_us) + sampling_.seconds(chosen_us) + sampling_.seconds(0) +
                           (row.has_own_lane() ? sampling_.seconds(own_us) : 0);
     return {first_s + kFewestPasses * pass_s, first_s + (options_.all_m ? kPassesOfCurve : kUsualPasses) * pass_s};
@@ -272,7 +305,9 @@ class Bench {
     return best;
   }
 
-  Expected<void> measure(const PendingRow& row, double quota_s) {
+  // Its passes may take `passes_s`. What comes before them may take longer than planned, as with a kernel that is still to
+  // be compiled: that is no row's fault, and all that follow share it.
+  Expected<void> measure(const PendingRow& row, double passes_s) {
     const TuneShape& shape = options_.shapes[row.shape];
     const double start_s = session_->now_s();
     if (Expected<void> set = session_->set_shape(shape.n, shape.k, plans_[row.shape]->problem().layout); !set) {
@@ -297,7 +332,7 @@ class Bench {
     note_costs(row, contest, session_->now_s() - start_s);
     session_->take_conditions();  // Of the vendor's trial.
     // The number of passes is fixed before the first counts: an interval at 95 % allows no peeking.
-    const double left_s = std::min(quota_s - (session_->now_s() - start_s), session_->left_s());
+    const double left_s = std::min(passes_s, session_->left_s());
     const double most = options_.all_m ? kPassesOfCurve : kMostPasses;
     const int passes = static_cast<int>(std::clamp<double>(left_s / std::max(contest.pass_s(), 1e-9), kFewestPasses, most));
     while (contest.passes() < passes && contest.lanes()[kBaseline].is_running() && contest.lanes()[kChosen].is_running()) {
@@ -320,7 +355,8 @@ class Bench {
       runs_s += lane.admission.first_us * 1e-6;
     }
     if (packed_[row.shape]) {
-      check_s_ = 0.5 * (check_s_ + std::max((seconds - runs_s) / 4, 0.0));
+      checks_s_.push_back(std::max((seconds - runs_s) / 4, 0.0));
+      check_s_ = median(checks_s_);  // One kernel that had to be compiled says nothing of the others.
     } else {
       pack_s_ = std::max(seconds - runs_s, 0.01);
     }
@@ -442,7 +478,7 @@ class Bench {
     }
     TuneProgress progress;
     progress.total = total_;
-    progress.done = total_ - static_cast<std::int64_t>(pending_.size()) - (finished ? 0 : 1);
+    progress.done = std::max<std::int64_t>(total_ - static_cast<std::int64_t>(pending_.size()) - (finished ? 0 : 1), 0);
     progress.elapsed_s = session_->elapsed_s();
     double needed_s = 0;
     if (options_.all_m && progress.done > 0) {
@@ -519,6 +555,7 @@ class Bench {
   std::vector<PendingRow> pending_;
   std::vector<bool> packed_;  // By shape.
   CostModel costs_;
+  std::vector<double> checks_s_;  // A quarter of what each row took before its passes.
   double check_s_ = 0.02;
   double pack_s_ = 1.0;
   std::int64_t total_ = 0;

@@ -5,6 +5,7 @@
 #include "octile/core/format.h"
 #include "octile/core/log.h"
 #include "octile/table/table_store.h"
+#include "octile/tune/compile_ahead.h"
 #include "octile/tune/point.h"
 #include "octile/tune/random_data.h"
 #include "octile/tune/run_hooks.h"
@@ -301,46 +302,37 @@ class Sweep {
     return left;
   }
 
-  // On a device that compiles at run time, every kernel of the fields on all cores at once, smallest M first: one at a time,
-  // between measurements, compiling would take most of a budget.
+  // On a device that compiles at run time, every kernel of the fields, smallest M first.
   Expected<void> compile_ahead(Lane& lane) {
-    constexpr std::size_t kAtOnce = 64;
-    constexpr double kShareOfBudget = 0.2;
     if (!plan_.is_gpu()) {
       return {};
     }
-    const double enough_s = options_.time_budget_s > 0 ? kShareOfBudget * options_.time_budget_s : HUGE_VAL;
-    const std::vector<PendingPoint>& pending = queue_->pending();
-    std::set<std::string> known;
-    std::vector<CompileItem> items;
-    for (std::size_t i = 0; i < pending.size() && lane.session->elapsed_s() < enough_s && !lane.session->ended(); ++i) {
+    CompileAhead ahead(*lane.session, options_.time_budget_s, [&] {
+      lane.doing = "compiling";
+      report(lane.doing, false);
+    });
+    const auto& pending = queue_->pending();
+    for (std::size_t i = 0; i < pending.size() && ahead.goes_on(); ++i) {
       const Field& field = pending[i].field;
-      const auto add = [&](const Candidate& candidate) {
-        const TuneShape& shape = plan_.weights[pending[i].weight].shape;
-        if (known.insert(place_of(shape) + candidate.to_string()).second) {
-          CandidateSpec spec;
-          spec.kernel = candidate.family->name();
-          spec.config = candidate.config;
-          items.push_back({shape.n, shape.k, std::move(spec)});
-        }
-      };
-      for (const std::optional<Candidate>& incumbent : {field.baseline, field.heuristic}) {
-        if (incumbent) {
-          add(*incumbent);
+      std::vector<const Candidate*> candidates;
+      for (const std::optional<Candidate>* incumbent : {&field.baseline, &field.heuristic}) {
+        if (incumbent->has_value()) {
+          candidates.push_back(&**incumbent);
         }
       }
-      std::ranges::for_each(field.challengers, add);
-      if (items.size() >= kAtOnce || i + 1 == pending.size()) {
-        lane.doing = "compiling";
-        report(lane.doing, false);
-        if (Expected<void> done = lane.session->compile_ahead(items); !done) {
-          return done;
+      for (const Candidate& challenger : field.challengers) {
+        candidates.push_back(&challenger);
+      }
+      for (const Candidate* candidate : candidates) {
+        Expected<void> added = ahead.add(plan_.weights[pending[i].weight].shape, *candidate->family, candidate->config);
+        if (!added) {
+          return added;
         }
-        items.clear();
       }
     }
+    Expected<void> done = ahead.finish();
     lane.doing.clear();
-    return {};
+    return done;
   }
 
   PointRequest request_for(const PendingPoint& pending, Lane& lane) const {

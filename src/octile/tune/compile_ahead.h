@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of a run compiled on all cores at once before it measures: one at a time, between measurements, compiling would
+// take most of a budget, and from some points more than their share.
+#pragma once
+
+#include "octile/kernels/family.h"
+#include "octile/tune/run_options.h"
+#include "octile/tune/session.h"
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace octile {
+
+class CompileAhead {
+ public:
+  // `report` is called before each batch. A time budget of 0: none.
+  CompileAhead(Session& session, double time_budget_s, std::function<void()> report);
+  // False once a fifth of the budget is spent, or the run has ended: what is left is compiled where it is measured.
+  bool goes_on() const;
+  // Each kernel counts once. Compiles where a batch is full. An Error is of the session, as of Session::compile_ahead.
+  Expected<void> add(const TuneShape& shape, const KernelFamily& family, const TileConfig& config);
+  // Compiles what waits.
+  Expected<void> finish();
+
+ private:
+  Session& session_;
+  double enough_s_;
+  std::function<void()> report_;
+  std::set<std::string> known_;
+  std::vector<CompileItem> waiting_;
+};
+
+}  // namespace octile
