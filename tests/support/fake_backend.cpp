@@ -166,7 +166,9 @@ Expected<void> FakeFamily::check_sm_limit(const Problem& problem, const TileConf
 }
 
 std::vector<TileConfig> FakeFamily::space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const {
-  return {heuristic(device, problem, m)};
+  std::vector<TileConfig> configs{heuristic(device, problem, m)};
+  configs.insert(configs.end(), more_space.begin(), more_space.end());
+  return configs;
 }
 
 TileConfig FakeFamily::heuristic(const DeviceInfo& /*device*/, const Problem& /*problem*/, std::int64_t m) const {

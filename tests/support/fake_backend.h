@@ -43,6 +43,7 @@ class FakeFamily final : public KernelFamily {
   bool batch_invariant = true;               // Whether check() takes a problem that asks for it.
   std::optional<Error> prepare_error;
   std::optional<Error> run_error;
+  std::vector<TileConfig> more_space;                       // After the heuristic's.
   std::function<TileConfig(std::int64_t m)> its_heuristic;  // Default: tile = min(m, largest_tile); a vendor's: empty.
 
   std::vector<Prepared> prepared() const;

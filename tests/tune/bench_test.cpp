@@ -88,6 +88,22 @@ TEST(Bench, ARowWhoseKernelTakesLongToPrepareGetsAsManyPassesAsOthers) {
   }
 }
 
+// A pass has as many calls as make the fastest kernel's sample long enough; the floor of a wide product is no kernel to wait
+// for.
+TEST(Bench, AFloorThatIsAHundredTimesFasterTakesNoRowsPasses) {
+  const TemporaryDirectory directory;
+  BenchOptions options = bench_options(directory.path());
+  options.time_budget_s = 10;
+  const SimulatedBackend backend(parse_scenario("ratio:floor:100"));
+  const auto result = bench_with(options, simulated_hooks(backend));
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  ASSERT_THAT(result->rows, SizeIs(6)) << testing::PrintToString(result->missing);
+  for (const BenchRow& row : result->rows) {
+    EXPECT_GE(row.rounds, 6) << row.shape << " m=" << row.m;
+    EXPECT_NEAR(row.floor_share, 0.01, 0.001);
+  }
+}
+
 // The simulated device under the name and kind of a GPU of `arch`; its times stay as they are.
 RunHooks hooks_of_gpu(const SimulatedBackend& backend, const std::string& arch) {
   RunHooks hooks = simulated_hooks(backend);

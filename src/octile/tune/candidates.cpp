@@ -22,7 +22,9 @@ namespace {
 std::vector<Candidate> nominate(std::vector<Candidate> space, bool is_new_family, double best_us,
                                 const FieldLimits& limits) {
   std::vector<Candidate> head;
-  if (!space.empty() && space.front().family->is_vendor()) {
+  const bool is_vendor = !space.empty() && space.front().family->is_vendor();
+  const std::size_t most = is_vendor ? limits.vendor_challengers : limits.challengers;
+  if (is_vendor) {
     const std::size_t count = std::min(space.size(), limits.vendor_head);
     head.assign(space.begin(), space.begin() + static_cast<std::ptrdiff_t>(count));
   }
@@ -30,7 +32,7 @@ std::vector<Candidate> nominate(std::vector<Candidate> space, bool is_new_family
                    [](const Candidate& a, const Candidate& b) { return a.predicted_us < b.predicted_us; });
   std::vector<Candidate> result;
   const auto add = [&](const Candidate& candidate) {
-    if (result.size() < limits.challengers && std::find(result.begin(), result.end(), candidate) == result.end()) {
+    if (result.size() < most && std::find(result.begin(), result.end(), candidate) == result.end()) {
       result.push_back(candidate);
     }
   };
@@ -96,7 +98,7 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     nominees.push_back(nominate(std::move(space), is_new, best_us, limits));
   }
   // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it.
-  for (std::size_t rank = 0; rank < limits.challengers; ++rank) {
+  for (std::size_t rank = 0; rank < std::max(limits.challengers, limits.vendor_challengers); ++rank) {
     for (std::vector<Candidate>& of_family : nominees) {
       if (rank < of_family.size()) {
         field.challengers.push_back(std::move(of_family[rank]));

@@ -10,6 +10,13 @@
 
 namespace octile {
 
+namespace {
+
+// The floor's sample may be so much shorter than another's: on a GPU 100 us of events that resolve 0.5 us.
+constexpr double kShortSample = 15;
+
+}  // namespace
+
 Contest::Contest(Session& session, Sampling sampling, std::int64_t m, std::vector<CandidateSpec> specs)
     : session_(session), sampling_(sampling), m_(m) {
   for (CandidateSpec& spec : specs) {
@@ -19,6 +26,7 @@ Contest::Contest(Session& session, Sampling sampling, std::int64_t m, std::vecto
 
 Expected<void> Contest::admit() {
   double fastest_us = 0;
+  double floor_us = 0;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     ContestLane& lane = lanes_[i];
     Expected<Admission> admission = session_.admit(static_cast<int>(i), lane.spec, m_, true);
@@ -31,9 +39,13 @@ Expected<void> Contest::admit() {
                                                  : format("{}: {}", lane.admission.kind, lane.admission.reason);
       continue;
     }
-    fastest_us = fastest_us > 0 ? std::min(fastest_us, lane.admission.first_us) : lane.admission.first_us;
+    double& us = lane.spec.role == CandidateSpec::Role::floor ? floor_us : fastest_us;
+    us = us > 0 ? std::min(us, lane.admission.first_us) : lane.admission.first_us;
   }
-  calls_ = sampling_.calls(fastest_us);
+  // With many rows a product takes hundreds of floors: as many calls as make a floor's sample long would make each pass
+  // seconds.
+  calls_ = std::max(sampling_.calls(fastest_us > 0 ? fastest_us : floor_us),
+                    floor_us > 0 ? sampling_.calls(floor_us * kShortSample) : 1);
   for (const ContestLane& lane : lanes_) {
     pass_s_ += lane.is_running() ? static_cast<double>(calls_) * lane.admission.first_us * 1e-6 : 0.0;
   }

@@ -24,8 +24,6 @@ double mean_check_s(const SweepState& state) {
   return state.check_s.empty() ? kFirstCheckS : sum_s / static_cast<double>(state.check_s.size());
 }
 
-std::size_t field_limit(bool thorough) { return thorough ? 48 : 12; }
-
 }  // namespace
 
 std::string place_of(const TuneShape& shape) { return format("{}x{} ", shape.n, shape.k); }
@@ -41,7 +39,11 @@ void note_failed(SweepState& state, const TuneShape& shape, const FailedCandidat
 }
 
 Field field_of(const Backend& backend, const Plan& plan, std::int64_t m, bool thorough) {
-  return make_field(backend, plan, m, {field_limit(thorough)}, {});
+  FieldLimits limits;
+  if (thorough) {
+    limits.challengers = limits.vendor_challengers = 48;
+  }
+  return make_field(backend, plan, m, limits, {});
 }
 
 PointCost estimate_cost(const DeviceInfo& device, const PointRequest& request, const SweepState& state) {
