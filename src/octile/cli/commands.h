@@ -25,6 +25,7 @@ int run_table_show(const TableShowArgs& args);
 int run_table_diff(const TableDiffArgs& args);
 int run_table_merge(const TableMergeArgs& args);
 int run_table_import(const TableImportArgs& args);
+int run_table_adopt(const TableAdoptArgs& args);
 int run_table_export(const TableExportArgs& args);
 int run_cache(const CacheArgs& args);
 int run_env(const EnvArgs& args);

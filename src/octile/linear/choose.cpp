@@ -349,9 +349,10 @@ Choice Plan::own_choice(std::int64_t m) const {
   return is_own ? choice : heuristic_choice(m, {}, "our own families alone");
 }
 
-// The measured entries on both sides of the gap that holds `m`, where the upper one's kernel beat the baseline and takes
-// less time at its own M than the baseline took below the gap. Fewer rows take no kernel longer, so that it wins at every M
-// between.
+// The entries on both sides of the gap that holds `m`, each with its proof (what merging cut off an interval has that of the
+// whole, whose weakest point is no faster than the end beside the gap), where the upper one's kernel beat the baseline and
+// takes less time at its own M than the baseline took below the gap. Fewer rows take no kernel longer, so that it wins at
+// every M between.
 std::optional<Plan::Bridge> Plan::bridge(std::int64_t m) const {
   const auto& entries = lookup_.table->entries;
   const auto above = std::ranges::upper_bound(entries, m, {}, &TableEntry::m_lo);
@@ -360,9 +361,9 @@ std::optional<Plan::Bridge> Plan::bridge(std::int64_t m) const {
   }
   const TableEntry& below = *std::prev(above);
   const Verdict& verdict = verdicts_[static_cast<std::size_t>(above - entries.begin())];
-  const bool is_proven = verdict.skipped.empty() && verdict.family != nullptr && !above->inferred && !below.inferred &&
-                         below.left_out.empty() && above->us && above->ratio && above->ratio->lo > 1 && below.us &&
-                         below.baseline_us && *above->us * kMargin <= *below.baseline_us;
+  const bool is_proven = verdict.skipped.empty() && verdict.family != nullptr && below.left_out.empty() && above->us &&
+                         above->ratio && above->ratio->lo > 1 && below.us && below.baseline_us &&
+                         *above->us * kMargin <= *below.baseline_us;
   if (!is_proven) {
     return std::nullopt;
   }
