@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace octile::test {
@@ -36,15 +37,19 @@ class Candidates : public testing::Test {
   Problem problem_;
 };
 
-TEST_F(Candidates, OfEachFamilyAsManyStandAsTheLimitsSayAndAVendorsBeforeOurs) {
+TEST_F(Candidates, OfEachFamilyAsManyStandAsTheLimitsSayAndACutLeavesBoth) {
   const Plan plan = plan_without_table(backend_, backend_.info, problem_);
   FieldLimits limits;
   limits.challengers = 5;
-  limits.vendor_challengers = 9;
+  limits.vendor_challengers = 10;
   const Field field = make_field(backend_, plan, 16, limits, {});
   EXPECT_EQ(count(field, ours_), 5);
-  EXPECT_EQ(count(field, vendor_), 9);
-  EXPECT_TRUE(std::ranges::is_partitioned(field.challengers, [](const Candidate& c) { return c.family->is_vendor(); }));
+  EXPECT_EQ(count(field, vendor_), 10);
+  Field cut = field;
+  for (std::size_t length = 3; length <= 15; length += 3) {
+    cut.challengers.assign(field.challengers.begin(), field.challengers.begin() + static_cast<std::ptrdiff_t>(length));
+    EXPECT_EQ(count(cut, ours_), static_cast<std::int64_t>(length) / 3) << "of the first " << length;
+  }
 }
 
 TEST_F(Candidates, BenchAndAQuickTuneSearchTheSameAlgorithmsOfAVendor) {

@@ -83,5 +83,20 @@ TEST(Intervals, BordersAreLookedForInTheWidestGapFirst) {
   EXPECT_THAT(border_candidates({tile_at(1, 2), at(8, PointStatus::failed), tile_at(64, 3)}), IsEmpty());
 }
 
+TEST(Intervals, WhatServesInALevelGapNeedsNoOtherMeasurementWhereTimeIsNotGivenForIt) {
+  const auto candidates = [](double us, double baseline_us, bool level) {
+    TunePoint above = tile_at(4, 3);
+    above.us = us;
+    TunePoint below = tile_at(1, 2);
+    below.baseline_us = baseline_us;
+    return border_candidates({below, above}, level);
+  };
+  EXPECT_THAT(candidates(10.9, 15, false), IsEmpty());
+  EXPECT_THAT(candidates(10.9, 15, true), ElementsAre(2));
+  EXPECT_THAT(candidates(11.1, 15, false), ElementsAre(2)) << "more than a tenth above the best below";
+  EXPECT_THAT(candidates(10.9, 11, false), ElementsAre(2)) << "no faster than the baseline below";
+  EXPECT_THAT(border_candidates({tile_at(1, 2), at(4, PointStatus::baseline)}, false), ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace octile::test

@@ -6,6 +6,7 @@
 #include "octile/core/log.h"
 #include "octile/linear/baseline_registry.h"
 #include "octile/linear/judge.h"
+#include "octile/table/gap_rule.h"
 
 #include <algorithm>
 #include <bit>
@@ -21,11 +22,6 @@ constexpr std::int64_t kEveryMUpTo = 32;
 // Beyond a million rows in one chunk nothing about a kernel's choice changes, and families need not fear overflow.
 constexpr std::int64_t kLargestBucketEnd = std::int64_t{1} << 20;
 constexpr int kBucketsAnOctaveLog2 = 4;
-// A neighbour's kernel that takes so much longer at its own M than the best below the gap is that much from the best in the
-// gap at most; beyond it a trusted cost model knows better.
-constexpr double kLevelGap = 1.10;
-// As in the tuner: what is not faster by so much is no win.
-constexpr double kMargin = 1.02;
 
 // The end of the bucket of Ms that share one answer of a family's heuristic: m itself up to 32, then 16 buckets an octave.
 std::int64_t bucket_end(std::int64_t m) noexcept {
@@ -363,11 +359,11 @@ std::optional<Plan::Bridge> Plan::bridge(std::int64_t m) const {
   const Verdict& verdict = verdicts_[static_cast<std::size_t>(above - entries.begin())];
   const bool is_proven = verdict.skipped.empty() && verdict.family != nullptr && below.left_out.empty() && above->us &&
                          above->ratio && above->ratio->lo > 1 && below.us && below.baseline_us &&
-                         *above->us * kMargin <= *below.baseline_us;
+                         bridges_gap(*above->us, *below.baseline_us);
   if (!is_proven) {
     return std::nullopt;
   }
-  return Bridge{&*above, &below, &verdict, *above->us <= kLevelGap * *below.us};
+  return Bridge{&*above, &below, &verdict, is_level_gap(*above->us, *below.us)};
 }
 
 Choice Plan::bridge_choice(const Bridge& bridge, std::string_view where) const {

@@ -5,6 +5,7 @@
 #include "octile/core/format.h"
 #include "octile/core/json_file.h"
 #include "octile/kernels/backend.h"
+#include "octile/table/gap_rule.h"
 #include "octile/table/table_ops.h"
 
 #include <nlohmann/json.hpp>
@@ -19,8 +20,6 @@ namespace octile {
 
 namespace {
 
-// The tuner's: what gains less is left as it is.
-constexpr double kMargin = 1.02;
 // Fewer give no interval by signed ranks.
 constexpr int kFewestRounds = 6;
 
@@ -34,8 +33,8 @@ std::optional<std::pair<std::string, std::string_view>> split_kernel(std::string
 }
 
 bool is_win(const BenchRow& row) {
-  return row.rounds >= kFewestRounds && row.vs_vendor_lo > 0 && row.vs_vendor_hi * kMargin < 1 &&
-         row.ratio_lo > kMargin * row.vs_vendor_hi;
+  return row.rounds >= kFewestRounds && row.vs_vendor_lo > 0 && row.vs_vendor_hi * kWinMargin < 1 &&
+         row.ratio_lo > kWinMargin * row.vs_vendor_hi;
 }
 
 // Entries that say no date were measured at their table's.

@@ -152,7 +152,7 @@ class Bench {
     if (device_.info.kind != DeviceKind::cuda) {
       return {};
     }
-    CompileAhead ahead(*session_, options_.time_budget_s, [&] { report("compiling", false); });
+    CompileAhead ahead(*session_, [&] { report("compiling", false); });
     for (std::size_t i = 0; i < pending_.size() && ahead.goes_on(); ++i) {
       const PendingRow& row = pending_[i];
       Expected<void> added = ahead.add(options_.shapes[row.shape], *row.chosen.family, row.chosen.config);

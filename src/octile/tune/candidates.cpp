@@ -97,16 +97,22 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
     const bool is_new = !field.heuristic || space.empty() || space.front().family != field.heuristic->family;
     nominees.push_back(nominate(std::move(space), is_new, best_us, limits));
   }
-  // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it.
-  for (std::size_t rank = 0; rank < std::max(limits.challengers, limits.vendor_challengers); ++rank) {
-    for (std::vector<Candidate>& of_family : nominees) {
-      if (rank < of_family.size()) {
-        field.challengers.push_back(std::move(of_family[rank]));
+  // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it; of a
+  // vendor so many at once that its own, more of them and none to compile, end with the others'.
+  const std::size_t of_vendor =
+      std::max<std::size_t>(limits.vendor_challengers / std::max<std::size_t>(limits.challengers, 1), 1);
+  std::vector<std::size_t> taken(nominees.size(), 0);
+  for (bool is_more = true; is_more;) {
+    is_more = false;
+    for (std::size_t f = 0; f < nominees.size(); ++f) {
+      std::vector<Candidate>& of_family = nominees[f];
+      const bool is_vendor = !of_family.empty() && of_family.front().family->is_vendor();
+      for (std::size_t i = 0; i < (is_vendor ? of_vendor : 1) && taken[f] < of_family.size(); ++i) {
+        field.challengers.push_back(of_family[taken[f]++]);
+        is_more = true;
       }
     }
   }
-  // A vendor's before all: they need no compilation, so that all of them cost less than one of ours may.
-  std::ranges::stable_partition(field.challengers, [](const Candidate& c) { return c.family->is_vendor(); });
   return field;
 }
 

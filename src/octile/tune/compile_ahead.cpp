@@ -5,7 +5,6 @@
 #include "octile/core/format.h"
 #include "octile/tune/point.h"
 
-#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -18,10 +17,8 @@ constexpr double kShareOfBudget = 0.2;
 
 }  // namespace
 
-CompileAhead::CompileAhead(Session& session, double time_budget_s, std::function<void()> report)
-    : session_(session),
-      enough_s_(time_budget_s > 0 ? kShareOfBudget * time_budget_s : HUGE_VAL),
-      report_(std::move(report)) {}
+CompileAhead::CompileAhead(Session& session, std::function<void()> report)
+    : session_(session), enough_s_(session.elapsed_s() + kShareOfBudget * session.left_s()), report_(std::move(report)) {}
 
 bool CompileAhead::goes_on() const { return session_.elapsed_s() < enough_s_ && !session_.ended(); }
 

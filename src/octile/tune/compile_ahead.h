@@ -16,9 +16,10 @@ namespace octile {
 
 class CompileAhead {
  public:
-  // `report` is called before each batch. A time budget of 0: none.
-  CompileAhead(Session& session, double time_budget_s, std::function<void()> report);
-  // False once a fifth of the budget is spent, or the run has ended: what is left is compiled where it is measured.
+  // `report` is called before each batch.
+  CompileAhead(Session& session, std::function<void()> report);
+  // False once a fifth of what was left of the budget is spent, or the run has ended: what is left is compiled where it is
+  // measured.
   bool goes_on() const;
   // Each kernel counts once. Compiles where a batch is full. An Error is of the session, as of Session::compile_ahead.
   Expected<void> add(const TuneShape& shape, const KernelFamily& family, const TileConfig& config);

@@ -2,6 +2,7 @@
 // Intervals of table entries; see intervals.h.
 #include "octile/tune/intervals.h"
 
+#include "octile/table/gap_rule.h"
 #include "octile/table/table_ops.h"
 
 #include <algorithm>
@@ -17,6 +18,12 @@ bool is_decided(const TunePoint& point) {
 }
 
 bool same_winner(const TunePoint& a, const TunePoint& b) { return a.kernel == b.kernel && a.config == b.config; }
+
+// What serves between them is good enough without another measurement.
+bool is_settled(const TunePoint& below, const TunePoint& above) {
+  return above.status != PointStatus::baseline && above.ratio_lo > 1 && bridges_gap(above.us, below.baseline_us) &&
+         is_level_gap(above.us, below.us);
+}
 
 void sort_by_m(std::vector<TunePoint>& points) {
   std::stable_sort(points.begin(), points.end(), [](const TunePoint& a, const TunePoint& b) { return a.m < b.m; });
@@ -68,7 +75,7 @@ std::vector<TableEntry> make_entries(std::vector<TunePoint> points, const Backen
   return entries;
 }
 
-std::vector<std::int64_t> border_candidates(std::vector<TunePoint> points) {
+std::vector<std::int64_t> border_candidates(std::vector<TunePoint> points, bool level) {
   sort_by_m(points);
   std::vector<std::pair<double, std::int64_t>> gaps;
   const TunePoint* previous = nullptr;
@@ -78,7 +85,8 @@ std::vector<std::int64_t> border_candidates(std::vector<TunePoint> points) {
       previous = nullptr;
       continue;
     }
-    if (previous != nullptr && point.m - previous->m > 1 && !same_winner(*previous, point)) {
+    if (previous != nullptr && point.m - previous->m > 1 && !same_winner(*previous, point) &&
+        (level || !is_settled(*previous, point))) {
       const double lo = static_cast<double>(previous->m);
       const double hi = static_cast<double>(point.m);
       const auto middle =

@@ -19,7 +19,8 @@ namespace octile {
 std::vector<TableEntry> make_entries(std::vector<TunePoint> points, const Backend& backend, const std::string& date);
 
 // Gaps between decided neighbours with different winners, in which another measurement would say where the border lies:
-// the M in the middle (by ratio) of each, widest gap first.
-std::vector<std::int64_t> border_candidates(std::vector<TunePoint> points);
+// the M in the middle (by ratio) of each, widest gap first. Without `level` those gaps are passed over in which the kernel
+// above is within a tenth of the best and serves all the same (gap_rule.h).
+std::vector<std::int64_t> border_candidates(std::vector<TunePoint> points, bool level = true);
 
 }  // namespace octile

@@ -14,9 +14,10 @@ namespace octile {
 
 namespace {
 
-// Each gap between two winners is halved at most so often; without a budget less, since nothing else would stop it.
+// Each gap between two winners is halved at most so often; without a budget once, and only where what serves in it may be
+// more than a tenth from the best, since nothing else would stop it.
 constexpr int kRefinements = 8;
-constexpr int kRefinementsWithoutBudget = 2;
+constexpr int kRefinementsWithoutBudget = 1;
 // A refinement is taken up where its usual time fits into so much of what is left.
 constexpr double kRefinementShare = 0.9;
 
@@ -123,7 +124,7 @@ bool SweepQueue::add_borders() {
   --rounds_left_;
   for (std::size_t w = 0; w < plan_.weights.size(); ++w) {
     for (const std::vector<TunePoint>& stretch : plan_.weights[w].stretches()) {
-      for (const std::int64_t m : border_candidates(stretch)) {
+      for (const std::int64_t m : border_candidates(stretch, options_.time_budget_s > 0)) {
         PendingPoint point{w, m, field_of(*plan_.device.backend, plan_.weights[w].plan, m, options_.thorough)};
         point.narrows = true;
         pending_.push_back(std::move(point));

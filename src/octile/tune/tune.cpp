@@ -277,6 +277,7 @@ class Sweep {
       if (!queue_->add_borders()) {
         return Step::ended;
       }
+      compiling_ = Compiling::waits;  // What they need.
       changed_.notify_all();
     }
     const std::unique_ptr<PendingPoint> point = queue_->take(cost_on(lane), time_left(lane));
@@ -307,7 +308,7 @@ class Sweep {
     if (!plan_.is_gpu()) {
       return {};
     }
-    CompileAhead ahead(*lane.session, options_.time_budget_s, [&] {
+    CompileAhead ahead(*lane.session, [&] {
       lane.doing = "compiling";
       report(lane.doing, false);
     });

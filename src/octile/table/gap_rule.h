@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the times beside a gap of a table say of the M in it, since fewer rows take no kernel longer and no baseline less
+// time with more of them: docs/tables.md, "Between two intervals".
+#pragma once
+
+namespace octile {
+
+// As in the tuner: what is not faster by so much is no win.
+inline constexpr double kWinMargin = 1.02;
+// What takes so much longer at the upper M than the best at the lower one is that much from the best between them at most.
+inline constexpr double kLevelGap = 1.10;
+
+// The kernel above beats the baseline at every M of the gap.
+constexpr bool bridges_gap(double us_above, double baseline_us_below) noexcept {
+  return us_above * kWinMargin <= baseline_us_below;
+}
+// It is also close to the best at every M of it.
+constexpr bool is_level_gap(double us_above, double us_below) noexcept { return us_above <= kLevelGap * us_below; }
+
+}  // namespace octile
