@@ -136,13 +136,16 @@ TEST_F(ChoosingHeld, WithTheKillSwitchOffTheBaselineServesAndSaysThatItIsNotHeld
   EXPECT_THAT(p.choose(8).reason, testing::AllOf(HasSubstr("kill switch"), HasSubstr("not held to 8 multiprocessors")));
 }
 
-TEST_F(ChoosingHeld, ATableMeasuredWithALimitServesThatLimitAlone) {
+TEST_F(ChoosingHeld, ATableMeasuredWithALimitServesThatLimitAndLooserOnes) {
   ours.held_up_to_m = kForever;
   TileTable t = table({entry(1, 64, "ours", 8, 1.5)});
   t.key.max_sms = 8;
   EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
   EXPECT_EQ(plan(t).choose(1).reason.find("measured on all"), std::string::npos);
-  for (const int other : {0, 9}) {
+  problem.max_sms = 9;
+  EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::tile);
+  EXPECT_THAT(plan(t).choose(1).reason, testing::AllOf(HasSubstr("measured on 8"), HasSubstr("held to 9 multiprocessors")));
+  for (const int other : {0, 7}) {
     problem.max_sms = other;
     EXPECT_THAT(plan(t).table_refusal(), HasSubstr("max_sms: the table has 8, here it is " + std::to_string(other)));
     EXPECT_EQ(plan(t).choose(1).kind, ChoiceKind::baseline);

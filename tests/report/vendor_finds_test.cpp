@@ -12,7 +12,6 @@ namespace octile::test {
 namespace {
 
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 // The vendor's algorithm at M takes 10 us, the choice 11, the baseline 14.

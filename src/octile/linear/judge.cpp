@@ -64,8 +64,9 @@ Verdict Judge::verdict(const TableEntry& entry) const {
       verdict.kind = verdict.family->is_vendor() ? ChoiceKind::vendor : ChoiceKind::tile;
       if (auto ok = check_family(*verdict.family, entry); !ok) {
         verdict.skipped = ok.error().message;
-      } else if (problem.max_sms > 0 && table.key.max_sms == 0) {
-        verdict.note = "measured on all multiprocessors";
+      } else if (problem.max_sms > 0 && table.key.max_sms != problem.max_sms) {
+        verdict.note = table.key.max_sms == 0 ? "measured on all multiprocessors"
+                                              : format("measured on {} multiprocessors", table.key.max_sms);
       }
     } else if (backend == nullptr && entry.kernel == kFieldKernel) {
       judge_field_tile_without_family(entry, verdict);
@@ -198,12 +199,12 @@ std::string find_table_refusal(const TileTable& table, const std::string& alias,
   if (!table.field_format && !key.out_dtype.empty() && key.out_dtype != out_dtype) {
     return difference("out_dtype", key.out_dtype, out_dtype);
   }
-  // On a CPU there is nothing to choose from.
-  // What was measured with few multiprocessors says nothing of all of them; the other way round the best of all of them is a
-  // fair guess.
-  if (key.max_sms != 0 && key.max_sms != problem.max_sms) {
+  // What was measured with few multiprocessors says nothing of all of them, and what needs more than are allowed cannot serve.
+  // With a few more it is held to these, and with a table of all of them the best there is a fair guess.
+  if (key.max_sms != 0 && (problem.max_sms == 0 || key.max_sms > problem.max_sms)) {
     return difference("max_sms", key.max_sms, problem.max_sms);
   }
+  // On a CPU there is nothing to choose from.
   const bool is_slab = key.weight_layout == to_string(WeightLayout::slab64);
   if (device.kind == DeviceKind::cuda && !key.weight_layout.empty() && problem.layout != WeightLayout::automatic &&
       is_slab != (problem.layout == WeightLayout::slab64)) {

@@ -123,8 +123,11 @@ class Bench {
                             device_.info.id, chosen.family == nullptr ? chosen.reason : baseline.reason);
         }
         std::optional<Choice> own;
-        if (Choice candidate; options_.all_m && (candidate = plans_[s]->own_choice(m)).family != nullptr) {
-          own = std::move(candidate);
+        if (options_.all_m) {
+          own = plans_[s]->own_choice(m);
+        }
+        if (own && own->family == nullptr) {
+          own.reset();
         }
         pending_.push_back({s, m, std::move(baseline), std::move(chosen), std::move(own)});
       }

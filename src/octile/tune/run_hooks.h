@@ -25,7 +25,7 @@ struct RunHooks {
   std::function<double(const std::string& device)> clock_s;  // Seconds since some moment.
   bool in_process = false;  // Measure in this process instead of in a worker: no crash is survived.
   // Not set: every device is here, under its own name.
-  std::function<WorkerPlace(const std::string& device)> place = {};
+  std::function<WorkerPlace(const std::string& device)> place = nullptr;
 };
 // find_device(), the steady clock, a worker process.
 RunHooks default_hooks();
