@@ -34,8 +34,8 @@ class Linear(torch.nn.Module):
     `codes`: float8_e4m3fn [N, K]; `scales`: [N, 1], [N] or one for all; `bias`: [N] or None; all are kept in host memory for
     state_dict, copies and moves to another device, while calls use one packed copy on `device`. `dtype`: of x and of the
     result, bfloat16 or float16. `max_m`: rows that kernels are prepared for; more run in chunks. `activation`,
-    `static_scale`, `quantize`: as octile.Linear's. `options`: as octile.Weight's. `name`: what graphs know the module by, in
-    this process and in others; without it by a number of this process. There is no backward.
+    `static_scale`, `quantize`, `max_sms`: as octile.Linear's. `options`: as octile.Weight's. `name`: what graphs know the
+    module by, in this process and in others; without it by a number of this process. There is no backward.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Linear(torch.nn.Module):
         activation: str = "dynamic_per_token",
         static_scale: float = 0.0,
         quantize: str | QuantizeOptions = "octile",
+        max_sms: int | None = None,
         options: dict[str, Any] | None = None,
         name: str | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class Linear(torch.nn.Module):
         self.activation = activation
         self.static_scale = static_scale
         self.quantize = quantize
+        self.max_sms = max_sms
         self.options = dict(options or {})
         self._codes_max_m = 0  # Rows of codes that are prepared for.
         self._host: dict[str, torch.Tensor] | None = None
@@ -193,8 +195,9 @@ class Linear(torch.nn.Module):
             x_dtype=self.dtype,
             quantize=self.quantize,
             max_m=self.max_m,
+            max_sms=self.max_sms,
         )
-        made = _ops.Packed(packed, self.dtype, self.device, host.get("bias"))
+        made = _ops.Packed(packed, self.dtype, self.device, host.get("bias"), self.max_sms)
         if self._codes_max_m:
             made.prepare_codes(self._codes_max_m)
         self._slot.packed = made

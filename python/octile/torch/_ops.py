@@ -35,13 +35,21 @@ def is_eager(*tensors: torch.Tensor) -> bool:
 class Packed:
     """A linear that is ready for calls with tensors of `dtype` on `device`."""
 
-    def __init__(self, linear: PackedLinear, dtype: torch.dtype, device: torch.device, bias: torch.Tensor | None) -> None:
+    def __init__(
+        self,
+        linear: PackedLinear,
+        dtype: torch.dtype,
+        device: torch.device,
+        bias: torch.Tensor | None,
+        max_sms: int | None,
+    ) -> None:
         self.linear = linear
         self.of_codes: PackedLinear | None = None  # The same weight for codes that come with their scales.
         self.dtype = dtype
         self.device = device
         self.n, self.k = linear.weight.shape
         self.bias = bias  # In host memory.
+        self.max_sms = max_sms
         self.captured = False  # Whether a CUDA graph may hold its addresses.
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -54,7 +62,7 @@ class Packed:
 
     def prepare_codes(self, max_m: int) -> None:
         if self.of_codes is None:
-            self.of_codes = PackedLinear(self.linear.weight, self.bias, activation="quantized")
+            self.of_codes = PackedLinear(self.linear.weight, self.bias, activation="quantized", max_sms=self.max_sms)
         self.of_codes.prepare(max_m)
 
     def run_codes(self, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -33,6 +33,7 @@ def quantize_(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     quantize: str | QuantizeOptions = "octile",
+    max_sms: int | None = None,
     name: str | None = None,
     **options: Any,
 ) -> Report:
@@ -46,7 +47,8 @@ def quantize_(
     `filter(name, module)`: which to replace; `skip`: last parts of names that are left in any case. By default that is
     lm_head, which often shares its weight with the embedding and decides the next token by small differences; skip=() takes
     it, too. `max_m`: rows to prepare for. `device`, `dtype`: default, each weight's own (bf16 where e4m3 weights have
-    neither a bias nor scales of 16 bits that tell). `name`: of the model; its modules are then known to graphs as
+    neither a bias nor scales of 16 bits that tell). `max_sms`: multiprocessors of a GPU that each product keeps to, which
+    leaves the others to kernels of communication. `name`: of the model; its modules are then known to graphs as
     "name.model.layers.0.mlp.up_proj" in every process, for graphs that are kept in files. `options`: octile.Weight's.
     """
     plan: dict[int, tuple[torch.nn.Module, dict[str, Any]]] = {}
@@ -75,7 +77,9 @@ def quantize_(
     for path, parent, child_name, key in places:
         if key not in made:
             module, parts = plan.pop(key)
-            made[key] = _make(module, parts, max_m, device, dtype, quantize, options)
+            made[key] = _make(
+                module, parts, max_m, device, dtype, {"quantize": quantize, "max_sms": max_sms, "options": options}
+            )
         setattr(parent, child_name, made[key])
         report.replaced.append(path)
     return report
@@ -164,10 +168,9 @@ def _make(
     max_m: int,
     device: torch.device | str | None,
     dtype: torch.dtype | None,
-    quantize: str | QuantizeOptions,
-    options: dict[str, Any],
+    others: dict[str, Any],
 ) -> Linear:
-    arguments: dict[str, Any] = {"max_m": max_m, "quantize": quantize, "options": options, **parts}
+    arguments: dict[str, Any] = {"max_m": max_m, **others, **parts}
     if device is not None:
         arguments["device"] = device
     if dtype is not None:

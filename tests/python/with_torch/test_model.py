@@ -309,6 +309,17 @@ def test_two_modules_of_a_process_have_not_the_same_name(plain, tokens):
     assert second.blocks[0].up._handle == handle and torch.equal(second(tokens), want)
 
 
+def test_a_limit_of_multiprocessors_reaches_every_linear_and_is_a_gpus(plain):
+    linear = octile.torch.Linear.from_float(torch.nn.Linear(96, 64).bfloat16())
+    assert linear.max_sms is None
+    for make in (
+        lambda: octile.torch.Linear.from_float(torch.nn.Linear(96, 64).bfloat16(), max_sms=100),
+        lambda: octile.torch.quantize_(copy.deepcopy(plain), max_sms=100),
+    ):
+        with pytest.raises(ValueError, match="want 0 on a CPU, which has no multiprocessors"):
+            make()
+
+
 def test_options_of_the_quantiser_survive_a_copy():
     source = torch.nn.Linear(32, 16).bfloat16()
     bounded = octile.torch.Linear.from_float(source, max_m=4, quantize=octile.QuantizeOptions(upper_bound=0.5))
