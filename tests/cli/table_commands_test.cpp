@@ -190,12 +190,16 @@ TEST_F(TableCommandsTest, MergeDoesNotReplaceAFileItDoesNotUnderstand) {
 
 TEST_F(TableCommandsTest, AdoptTakesWhatABenchFoundOnceAndRefusesWhatIsNoRecord) {
   const std::string record = path("record.json");
-  write("record.json", R"({"device_name": "X", "date": "2026-11-02T00:00:00Z", "rows": [{"shape": "s", "n": 64, "k": 64, "m": 16,
+  write("record.json",
+        R"({"device_name": "X", "date": "2026-11-02T00:00:00Z", "rows": [{"shape": "s", "n": 64, "k": 64, "m": 16,
     "scope": "linear", "layout": "row_major", "accumulate": "fast", "baseline_us": 14, "baseline_kernel": "cublaslt",
-    "best_vendor_us": 10, "best_vendor_kernel": "cublaslt {\"algo_id\": 66}", "chosen_us": 11, "chosen_kernel": "ada_mma",
+    "best_vendor_us": 10, "best_vendor_kernel": "cublaslt {\"algo_id\": 66}", "best_vendor_config": {"algo_id": 66},
+    "best_vendor_source_hash": "abcd", "best_vendor_version": "13.1.0", "chosen_config": {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64,
+    "BLOCK_SIZE_K": 128, "num_warps": 4, "num_stages": 3}, "chosen_us": 11, "chosen_kernel": "ada_mma",
     "choice": "tile", "ratio": 1.27, "ratio_lo": 1.26, "ratio_hi": 1.28, "rounds": 12, "vs_vendor": 0.91, "vs_vendor_lo": 0.90,
     "vs_vendor_hi": 0.92}]})");
-  const std::string table = write("tables/N=64,K=64,device_name=X,dtype=fp8_w8a8_channelwise.octile.json", R"({"octile_table": 1,
+  const std::string table =
+      write("tables/N=64,K=64,device_name=X,dtype=fp8_w8a8_channelwise.octile.json", R"({"octile_table": 1,
     "key": {"device_name": "X", "arch": "sm_90", "sm_count": 132, "n": 64, "k": 64, "scheme": "fp8_w8a8_channelwise",
     "out_dtype": "bf16", "bias": false, "accumulate": "fast", "numerics": "deterministic", "weight_layout": "row_major",
     "pdl": "off"}, "provenance": {"cublaslt": "13.1.0"}, "entries": [{"m": [1, 16], "kernel": "ada_mma", "config":
@@ -211,6 +215,9 @@ TEST_F(TableCommandsTest, AdoptTakesWhatABenchFoundOnceAndRefusesWhatIsNoRecord)
   const RunResult broken = run({"table", "adopt", table, "--tables", path("tables")});
   EXPECT_EQ(broken.status, 1);
   EXPECT_THAT(broken.err, HasSubstr("wanted what `octile bench --json` writes"));
+  const RunResult other = run({"table", "adopt", record, "--tables", l40s_directory()});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err, HasSubstr("wanted tables of \"X\""));
   EXPECT_NE(run({"table", "adopt", path("none.json"), "--tables", path("tables")}).status, 0);
 }
 

@@ -186,13 +186,19 @@ TEST_F(Choosing, AGapIsTheBaselineWhereItWonAnywhereOrNothingWasMeasured) {
   const TileTable lost_one = table({entry(1, 16, "ours", 8, 1.5), baseline_entry(32, 64)});
   const TileTable tied_one = table({entry(1, 16, "ours", 8, 1.5), entry(32, 64, "ours", 8, 1.0)});
   const TileTable unmeasured = table({entry(1, 16, "ours", 8)});
-  TileTable inferred = table({entry(1, 16, "ours", 8, 1.5)});
+  TileTable inferred = unmeasured;
   inferred.entries[0].inferred = true;
   for (const TileTable& each : {lost_one, tied_one, unmeasured, inferred}) {
     const Choice choice = plan(each).choose(20);
     EXPECT_EQ(choice.kind, ChoiceKind::baseline);
     EXPECT_THAT(choice.reason, HasSubstr("no measured interval"));
   }
+}
+
+TEST_F(Choosing, PartsOfAnIntervalThatMergingCutHaveItsProofInGapsToo) {
+  TileTable cut = table({entry(1, 16, "ours", 8, 1.5)});
+  cut.entries[0].inferred = true;
+  EXPECT_EQ(plan(cut).choose(20).kind, ChoiceKind::heuristic);
 }
 
 TEST_F(Choosing, AGapIsTheUpperNeighboursKernelWhereItTakesLessThanTheBaselineDidBelow) {
@@ -206,9 +212,9 @@ TEST_F(Choosing, AGapIsTheUpperNeighboursKernelWhereItTakesLessThanTheBaselineDi
     EXPECT_EQ(choice.config.get("tile", 0), 16) << m;
     EXPECT_EQ(choice.table_key, "[16, 16]") << m;
     EXPECT_EQ(choice.entry, nullptr) << "what was not measured is no entry's";
-    EXPECT_THAT(choice.reason, HasSubstr("inferred: it takes 12 us there, the baseline 20 us at M = 8 already")) << m;
+    EXPECT_THAT(choice.reason, HasSubstr("inferred: it takes 12 us there, the baseline 20 us already in [1, 8]")) << m;
   }
-  // 20.7 us are not 2 % less than 21; and what the baseline won says nothing of others.
+  // 20.7 us are not 5 % less than 21; and what the baseline won says nothing of others.
   for (const std::int64_t m : {17, 63, 65, 255, 257}) {
     EXPECT_EQ(p.choose(m).kind, ChoiceKind::baseline) << m;
   }
@@ -227,6 +233,7 @@ TEST_F(Choosing, AGapIsNotTheUpperNeighboursWhereThatIsNoProof) {
   EXPECT_EQ(gap([](TableEntry& below, TableEntry& above) { below.inferred = above.inferred = true; }), ChoiceKind::tile);
   EXPECT_EQ(gap([](TableEntry& below, TableEntry&) { below.baseline_us.reset(); }), ChoiceKind::baseline);
   EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.us.reset(); }), ChoiceKind::baseline);
+  EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.baseline_us = 10.2; }), ChoiceKind::baseline);
   EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.ratio = Ratio{1.02, 0.99, 1.05}; }), ChoiceKind::baseline);
   EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.config.set("tile", -1); }), ChoiceKind::baseline);
   EXPECT_EQ(gap([](TableEntry&, TableEntry& above) { above.kernel_source_hash = "another"; }), ChoiceKind::baseline);
@@ -240,7 +247,21 @@ TEST_F(Choosing, ATrustedCostModelFillsAGapUnlessItsNeighboursAreAsFastAsEachOth
   const Plan p = plan(table({test::timed_entry(1, 8, "ours", 8, 10, 40), test::timed_entry(16, 16, "ours", 16, 11, 40),
                              test::timed_entry(64, 64, "ours", 64, 22, 60)}));
   EXPECT_EQ(p.choose(12).kind, ChoiceKind::tile);
+  EXPECT_THAT(p.choose(12).reason, HasSubstr("the best 10 us"));
   EXPECT_EQ(p.choose(40).kind, ChoiceKind::heuristic);
+  // Where the device is not here, so is the cost model: no other kernel is named in its place.
+  TileTable same =
+      table({test::timed_entry(1, 8, "reference", 8, 10, 40), test::timed_entry(16, 16, "reference", 16, 11, 40),
+             test::timed_entry(64, 64, "reference", 64, 22, 60)});
+  for (TableEntry& each : same.entries) {
+    each.config = find_family("reference")->heuristic(backend.info, problem, each.m_lo);
+  }
+  same.key.weight_layout.clear();
+  const Plan absent = Plan::from_lookup(nullptr, backend.info, problem, in_table(same), true);
+  for (const std::int64_t m : {40, 65}) {
+    EXPECT_EQ(absent.choose(m).kind, ChoiceKind::heuristic);
+    EXPECT_EQ(absent.choose(m).kernel, "unknown");
+  }
 }
 
 TEST_F(Choosing, TheCostModelChoosesAmongTheFamiliesThatBeatTheBaseline) {

@@ -18,10 +18,16 @@ using testing::SizeIs;
 BenchRow lost_row(std::int64_t m) {
   BenchRow row = usual_row("qkv", m);
   row.scope = "linear";
+  row.max_sms = 0;
   row.best_vendor_kernel = R"(cublaslt {"algo_id": 66, "tile_id": 31, "split_k": 1})";
+  row.best_vendor_config = TileConfig{{{"algo_id", 66}, {"tile_id", 31}, {"split_k", 1}}};
+  row.best_vendor_source_hash = "abcd";
+  row.best_vendor_version = "13.1.0";
+  row.best_vendor_rel_error = 0.002;
   row.best_vendor_us = 10;
   row.chosen_us = 11;
   row.chosen_kernel = "hopper_wgmma";
+  row.chosen_config = TileConfig{{{"BLOCK_SIZE_M", 128}}};
   row.baseline_us = 14;
   row.ratio = 14.0 / 11;
   row.ratio_lo = 1.26;
@@ -37,6 +43,7 @@ TableEntry measured(std::int64_t lo, std::int64_t hi) {
   entry.m_lo = lo;
   entry.m_hi = hi;
   entry.kernel = "hopper_wgmma";
+  entry.config = TileConfig{{{"BLOCK_SIZE_M", 128}}};
   entry.us = 11;
   entry.baseline_us = 14;
   entry.ratio = Ratio{1.27, 1.26, 1.29};
@@ -55,7 +62,6 @@ class VendorFinds : public testing::Test {
     table_.key.weight_layout = "row_major";
     table_.key.numerics = "baseline";
     table_.key.pdl = "full";
-    table_.provenance["cublaslt"] = "13.1.0";
     table_.entries = {measured(200, 256)};
     record_.result.device_name = "NVIDIA_H200";
     record_.result.date = "2026-11-02T00:00:00Z";
@@ -85,6 +91,8 @@ TEST_F(VendorFinds, AnAlgorithmThatBeatsTheChoiceBeyondDoubtIsAnEntryOfItsM) {
   EXPECT_EQ(find.entry.kernel, "cublaslt");
   EXPECT_EQ(find.entry.config.get("tile_id", 0), 31);
   EXPECT_EQ(find.entry.vendor_version, "13.1.0");
+  EXPECT_EQ(find.entry.kernel_source_hash, "abcd");
+  EXPECT_EQ(find.entry.rel_error, 0.002);
   EXPECT_EQ(find.entry.us, 10);
   EXPECT_EQ(find.entry.baseline_us, 14);
   ASSERT_TRUE(find.entry.ratio.has_value());
@@ -118,12 +126,44 @@ TEST_F(VendorFinds, WhatIsNoProofOrOfAnotherProblemIsNoFind) {
   EXPECT_EQ(finds_of([](BenchRow& r) { r.vs_vendor_hi = 0.99; }), 0U) << "less than 2 %";
   EXPECT_EQ(finds_of([](BenchRow& r) { r.ratio_lo = 0.93; }), 0U) << "the baseline may be as fast";
   EXPECT_EQ(finds_of([](BenchRow& r) { r.rounds = 5; }), 0U);
-  EXPECT_EQ(finds_of([](BenchRow& r) { r.best_vendor_kernel = "cublaslt"; }), 0U) << "the baseline itself";
+  EXPECT_EQ(finds_of([](BenchRow& r) { r.best_vendor_config = {}; }), 0U) << "the baseline itself";
+  EXPECT_EQ(finds_of([](BenchRow& r) { r.best_vendor_source_hash.clear(); }), 0U) << "a record of an older build";
+  EXPECT_EQ(finds_of([](BenchRow& r) { r.best_vendor_version.clear(); }), 0U);
+  EXPECT_EQ(finds_of([](BenchRow& r) { r.chosen_config.set("BLOCK_SIZE_M", 64); }), 0U) << "run with another table";
+  EXPECT_EQ(finds_of([](BenchRow& r) { r.choice = "baseline"; }), 0U) << "run without a table";
+  EXPECT_EQ(finds_of([](BenchRow& r) { r.max_sms = 116; }), 0U);
   EXPECT_EQ(finds_of([](BenchRow& r) { r.best_vendor_us = r.vs_vendor = r.vs_vendor_lo = r.vs_vendor_hi = 0; }), 0U);
   EXPECT_EQ(finds_of([](BenchRow& r) { r.layout = "slab64"; }), 0U);
   EXPECT_EQ(finds_of([](BenchRow& r) { r.accumulate = "precise"; }), 0U);
   EXPECT_EQ(finds_of([](BenchRow& r) { r.scope = "gemm"; }), 0U);
   EXPECT_EQ(finds_of([](BenchRow& r) { r.n = 4096; }), 0U);
+}
+
+TEST_F(VendorFinds, TablesThatABenchDoesNotMeasureTakeNothingOfIt) {
+  const TableKey usual = table_.key;
+  const auto finds_with = [&](const auto& change) {
+    table_.key = usual;
+    change(table_.key);
+    return finds();
+  };
+  EXPECT_EQ(finds_with([](TableKey&) {}), 1U);
+  EXPECT_EQ(finds_with([](TableKey& key) { key.bias = true; }), 0U);
+  EXPECT_EQ(finds_with([](TableKey& key) { key.out_dtype = "fp16"; }), 0U);
+  EXPECT_EQ(finds_with([](TableKey& key) { key.max_sms = 100; }), 0U);
+  EXPECT_EQ(finds_with([](TableKey& key) { key.weight_layout = "slab64"; }), 0U);
+}
+
+TEST_F(VendorFinds, ARowOfAGapOrOfTheBaselinesEntryIsOneOfTheTable) {
+  table_.entries[0].m_hi = 255;
+  EXPECT_EQ(finds(), 1U);
+  table_.entries = {measured(200, 256)};
+  table_.entries[0].kernel = kBaselineKernel;
+  table_.entries[0].config = {};
+  EXPECT_EQ(finds(), 0U);
+  row().choice = "baseline";
+  EXPECT_EQ(finds(), 1U);
+  record_.result.rows.push_back(row());
+  EXPECT_EQ(finds(), 1U) << "the same row twice";
 }
 
 TEST_F(VendorFinds, WhatTheTableMeasuredLaterStays) {
@@ -134,16 +174,29 @@ TEST_F(VendorFinds, WhatTheTableMeasuredLaterStays) {
   EXPECT_EQ(finds(), 0U);
 }
 
-TEST_F(VendorFinds, ARecordOfAnotherDeviceOrABrokenAlgorithmIsAnErrorThatNamesIt) {
-  row().best_vendor_kernel = R"(cublaslt {"algo_id": "66"})";
-  EXPECT_THAT(vendor_finds(record_, table_).error().message, HasSubstr("\"algo_id\": wanted an integer"));
-  row().best_vendor_kernel = R"(cublaslt {"algo_id": )";
-  EXPECT_THAT(vendor_finds(record_, table_).error().message, HasSubstr("wanted an object of attributes"));
-  row().best_vendor_kernel = R"(ours {"algo_id": 66})";
-  EXPECT_THAT(vendor_finds(record_, table_).error().message, HasSubstr("wanted a vendor's kernel"));
+TEST_F(VendorFinds, WhatContradictsItselfOrTheTableIsAnErrorThatNamesIt) {
+  const BenchRow lost = row();
+  const auto message_of = [&](const auto& change) {
+    row() = lost;
+    change(row());
+    const auto found = vendor_finds(record_, table_);
+    return found ? std::string("none") : found.error().message;
+  };
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_config.set("foo", 67); }),
+              HasSubstr("qkv m=256: cublaslt knows no config key 'foo'"));
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_config.set("algo_id", -1); }), HasSubstr("algo_id=-1"));
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_config.set("split_k", 2); }), HasSubstr("split_k"))
+      << "other bits than the baseline's";
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_kernel = "ours {}"; }), HasSubstr("wanted a vendor of this build"));
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_kernel = "onednn {}"; }),
+              HasSubstr("reads weights in layout row_major"));
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_us = 50; }),
+              HasSubstr("its times give 0.28x the baseline, its ratios 1.4x"));
+  EXPECT_THAT(message_of([](BenchRow& r) { r.best_vendor_us = 0; }), HasSubstr("its times give inf"));
+  record_.result.date = "yesterday";
+  EXPECT_THAT(message_of([](BenchRow&) {}), HasSubstr("\"date\": wanted one as 2026-11-30T18:44:34Z, got \"yesterday\""));
   record_.result.device_name = "NVIDIA_H100";
-  EXPECT_THAT(vendor_finds(record_, table_).error().message,
-              testing::AllOf(HasSubstr("NVIDIA_H200"), HasSubstr("NVIDIA_H100")));
+  EXPECT_THAT(message_of([](BenchRow&) {}), testing::AllOf(HasSubstr("NVIDIA_H200"), HasSubstr("NVIDIA_H100")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "octile/cli/exit_status.h"
 #include "octile/cli/output.h"
 #include "octile/core/format.h"
+#include "octile/core/json_file.h"
 #include "octile/kernels/known_devices.h"
 #include "octile/report/bench_record.h"
 #include "octile/report/json_report.h"
@@ -212,15 +213,22 @@ int run_table_adopt(const TableAdoptArgs& args) {
   if (!record) {
     return fail(record.error());
   }
-  const auto tables = read_tables(own_tables_among({args.tables}));
+  auto tables = read_tables(own_tables_among({args.tables}));
   if (!tables) {
     return fail(tables.error());
   }
+  std::erase_if(*tables, [&](const TileTable& table) { return table.key.device_name != record->result.device_name; });
+  if (tables->empty()) {
+    return fail(make_error(ErrorCode::failed, "{}: wanted tables of {}, of which {} is a record, got none", args.tables,
+                           quote_for_message(record->result.device_name), args.record));
+  }
   std::string text;
+  // What was written before an error is said all the same.
+  const auto stop = [&](const Error& error) {
+    static_cast<void>(write_stdout(text));
+    return fail_work({error.code, format("{}: {}", args.record, error.message)});
+  };
   for (const TileTable& table : *tables) {
-    if (table.key.device_name != record->result.device_name) {
-      continue;
-    }
     std::vector<VendorFind> finds;
     const auto adopt = [&](const TileTable* current) -> Expected<TileTable> {
       const TileTable& now = current != nullptr ? *current : table;
@@ -231,14 +239,15 @@ int run_table_adopt(const TableAdoptArgs& args) {
       finds = *std::move(found);
       return adopt_vendor_finds(now, finds, fs::path(args.record).filename().string());
     };
-    if (const auto found = vendor_finds(*record, table); !found || found->empty()) {
-      if (!found) {
-        return fail_work(found.error());
-      }
+    const auto found = vendor_finds(*record, table);
+    if (!found) {
+      return stop(found.error());
+    }
+    if (found->empty()) {
       continue;
     }
     if (auto written = update_own_table(table.file, adopt); !written) {
-      return fail_work(written.error());
+      return stop(written.error());
     }
     for (const VendorFind& find : finds) {
       text += format("{} m={}: {} {} is {:.3f}x (at least {:.3f}x) as fast as {}\n", find.shape, find.entry.m_lo,

@@ -241,10 +241,11 @@ void Plan::find_gap_families() {
       return;
     }
     const Verdict& verdict = verdicts_[i];
-    const bool measured = entries[i].ratio.has_value() && !entries[i].inferred;
-    if (measured && verdict.skipped.empty() && verdict.kind == ChoiceKind::tile && verdict.family != nullptr &&
-        verdict.family->layout_for(problem_) == own_layout_ &&
-        std::find(own_families_.begin(), own_families_.end(), verdict.family) != own_families_.end() &&
+    // What merging cut off an interval is inferred, and has its proof.
+    if (entries[i].ratio && verdict.skipped.empty() && verdict.kind == ChoiceKind::tile && verdict.family != nullptr &&
+        (backend_ == nullptr ||
+         (verdict.family->layout_for(problem_) == own_layout_ &&
+          std::find(own_families_.begin(), own_families_.end(), verdict.family) != own_families_.end())) &&
         std::find(gap_families_.begin(), gap_families_.end(), verdict.family) == gap_families_.end()) {
       gap_families_.push_back(verdict.family);
     }
@@ -347,8 +348,7 @@ Choice Plan::own_choice(std::int64_t m) const {
 
 // The entries on both sides of the gap that holds `m`, each with its proof (what merging cut off an interval has that of the
 // whole, whose weakest point is no faster than the end beside the gap), where the upper one's kernel beat the baseline and
-// takes less time at its own M than the baseline took below the gap. Fewer rows take no kernel longer, so that it wins at
-// every M between.
+// takes less time at its own M than the baseline on both sides.
 std::optional<Plan::Bridge> Plan::bridge(std::int64_t m) const {
   const auto& entries = lookup_.table->entries;
   const auto above = std::ranges::upper_bound(entries, m, {}, &TableEntry::m_lo);
@@ -359,7 +359,7 @@ std::optional<Plan::Bridge> Plan::bridge(std::int64_t m) const {
   const Verdict& verdict = verdicts_[static_cast<std::size_t>(above - entries.begin())];
   const bool is_proven = verdict.skipped.empty() && verdict.family != nullptr && below.left_out.empty() && above->us &&
                          above->ratio && above->ratio->lo > 1 && below.us && below.baseline_us &&
-                         bridges_gap(*above->us, *below.baseline_us);
+                         bridges_gap(*above->us, *below.baseline_us, *above->baseline_us);
   if (!is_proven) {
     return std::nullopt;
   }
@@ -374,8 +374,9 @@ Choice Plan::bridge_choice(const Bridge& bridge, std::string_view where) const {
   choice.config = bridge.above->config;
   choice.table_key = key_text(*lookup_.table, *bridge.above);
   choice.reason =
-      format("{}; the kernel of {} serves, inferred: it takes {:.4g} us there, the baseline {:.4g} us at M = {} already",
-             where, choice.table_key, *bridge.above->us, *bridge.below->baseline_us, bridge.below->m_hi);
+      format("{}; the kernel of {} serves, inferred: it takes {:.4g} us there, the baseline {:.4g} us already in {}{}",
+             where, choice.table_key, *bridge.above->us, *bridge.below->baseline_us, key_text(*lookup_.table, *bridge.below),
+             bridge.is_level ? format(", the best {:.4g} us", *bridge.below->us) : "");
   choice.reason = join(join(choice.reason, bridge.verdict->note), stale_note_);
   choice.stale = !stale_note_.empty();
   return choice;
@@ -390,6 +391,9 @@ Choice Plan::gap_choice(std::int64_t m) const {
   }
   if (families.empty()) {
     return baseline_choice(m, where);
+  }
+  if (backend_ == nullptr) {
+    return heuristic_choice(m, {}, where);  // Which one is known where the device is.
   }
   Choice choice = cheapest(families, m);
   choice.reason = format("{}; the cost model's choice serves, since {} beat the baseline wherever this shape was measured",

@@ -72,6 +72,24 @@ class Reader {
     }
     target = static_cast<Integer>(number);
   }
+  void config(const char* field, TileConfig& target) {
+    const Json* value = find(field);
+    if (value == nullptr) {
+      return;
+    }
+    const auto is_integer = [](const Json& element) {
+      return element.is_number_integer() &&
+             (!element.is_number_unsigned() ||
+              element.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
+    };
+    if (!value->is_object() || !std::ranges::all_of(*value, is_integer)) {
+      wrong(field, "an object of whole numbers", *value);
+      return;
+    }
+    for (const auto& [name, element] : value->items()) {
+      target.set(name, element.get<std::int64_t>());
+    }
+  }
   void texts(const char* field, std::vector<std::string>& target) {
     list(field, target, "a list of strings", [](const Json& element) { return element.is_string(); });
   }
@@ -176,6 +194,12 @@ Expected<BenchRow> row_of(const Json& json, const std::string& place) {
   reader.measured("tflops", row.tflops);
   reader.measured("gbps", row.gbps);
   reader.measured("rel_error", row.rel_error);
+  reader.count("max_sms", row.max_sms, 0);
+  reader.config("chosen_config", row.chosen_config);
+  reader.config("best_vendor_config", row.best_vendor_config);
+  reader.text("best_vendor_source_hash", row.best_vendor_source_hash);
+  reader.text("best_vendor_version", row.best_vendor_version);
+  reader.measured("best_vendor_rel_error", row.best_vendor_rel_error);
   reader.measured("own_us", row.own_us);
   reader.text("own_kernel", row.own_kernel);
   reader.measured("own_ratio", row.own_ratio);

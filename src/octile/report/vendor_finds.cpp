@@ -5,14 +5,12 @@
 #include "octile/core/format.h"
 #include "octile/core/json_file.h"
 #include "octile/kernels/backend.h"
+#include "octile/kernels/known_devices.h"
 #include "octile/table/gap_rule.h"
 #include "octile/table/table_ops.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
-#include <cstdint>
-#include <optional>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -22,14 +20,20 @@ namespace {
 
 // Fewer give no interval by signed ranks.
 constexpr int kFewestRounds = 6;
+// Medians of two lanes against the centre of their paired ratios.
+constexpr double kMostContradiction = 1.25;
 
-// "cublaslt {...}" in its two parts; nullopt where no attributes are named.
-std::optional<std::pair<std::string, std::string_view>> split_kernel(std::string_view kernel) {
-  const std::size_t brace = kernel.find(" {");
-  if (brace == std::string_view::npos) {
-    return std::nullopt;
-  }
-  return std::pair(std::string(kernel.substr(0, brace)), kernel.substr(brace + 1));
+// "2026-11-30T18:44:34Z": such texts order as the moments do.
+bool is_date(std::string_view text) {
+  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
+  return text.size() == kForm.size() && std::ranges::equal(text, kForm, [](char came, char wanted) {
+           return wanted == '0' ? '0' <= came && came <= '9' : came == wanted;
+         });
+}
+
+bool is_of_table(const BenchRow& row, const TableKey& key) {
+  return row.n == key.n && row.k == key.k && row.layout == key.weight_layout && row.accumulate == key.accumulate &&
+         row.max_sms == key.max_sms && row.scope == "linear" && !key.bias && key.out_dtype == "bf16";
 }
 
 bool is_win(const BenchRow& row) {
@@ -37,9 +41,17 @@ bool is_win(const BenchRow& row) {
          row.ratio_lo > kWinMargin * row.vs_vendor_hi;
 }
 
+// What the row compared with is what the table would run.
+bool compares_with(const TableEntry* entry, const BenchRow& row) {
+  if (entry == nullptr || entry->kernel == kBaselineKernel) {
+    return entry == nullptr || row.choice == "baseline";
+  }
+  return (row.choice == "tile" || row.choice == "vendor") && entry->kernel == row.chosen_kernel &&
+         entry->config == row.chosen_config;
+}
+
 // Entries that say no date were measured at their table's.
-bool was_measured_since(const TileTable& table, std::int64_t m, const std::string& date) {
-  const TableEntry* entry = table.find(m);
+bool was_measured_since(const TileTable& table, const TableEntry* entry, const std::string& date) {
   const auto of_table = table.provenance.find("date");
   if (entry == nullptr || (entry->date.empty() && of_table == table.provenance.end())) {
     return false;
@@ -47,52 +59,50 @@ bool was_measured_since(const TileTable& table, std::int64_t m, const std::strin
   return (entry->date.empty() ? of_table->second : entry->date) >= date;
 }
 
-// What other entries of the kernel say of its version; empty where there is none, as in a table of our kernels alone.
-std::string version_in(const TileTable& table, const std::string& kernel) {
-  const auto found = std::ranges::find_if(
-      table.entries, [&](const TableEntry& entry) { return entry.kernel == kernel && !entry.vendor_version.empty(); });
-  const auto known = table.provenance.find(kernel);
-  if (found != table.entries.end()) {
-    return found->vendor_version;
-  }
-  return known == table.provenance.end() ? std::string() : known->second;
-}
-
-Expected<TileConfig> config_of(std::string_view attributes) {
-  const auto json = nlohmann::ordered_json::parse(attributes, nullptr, false);
-  if (!json.is_object()) {
-    return make_error(ErrorCode::corrupt, "wanted an object of attributes, got {}", quote_for_message(attributes));
-  }
-  TileConfig config;
-  for (const auto& [name, value] : json.items()) {
-    if (!value.is_number_integer()) {
-      return make_error(ErrorCode::corrupt, "{}: wanted an integer, got {}", quote_for_message(name), value.dump());
-    }
-    config.set(name, value.get<std::int64_t>());
-  }
-  return config;
-}
-
-Expected<TableEntry> entry_of(const BenchRow& row, const std::string& kernel, std::string_view attributes,
-                              const BenchRecord& record, const TileTable& table) {
-  Expected<TileConfig> config = config_of(attributes);
-  if (!config) {
-    return make_error(ErrorCode::corrupt, "{} m={}: {}: {}", row.shape, row.m, kernel, config.error().message);
-  }
+Expected<void> check_algorithm(const BenchRow& row, std::string_view kernel, const TableKey& key) {
   const KernelFamily* family = find_family(kernel);
-  if (family == nullptr || !family->is_vendor()) {
-    return make_error(ErrorCode::corrupt, "{} m={}: wanted a vendor's kernel of this build, got {}", row.shape, row.m,
-                      kernel);
+  if (family == nullptr || !family->is_vendor() || family->layout() != key.weight_layout) {
+    return make_error(ErrorCode::corrupt, "wanted a vendor of this build that reads weights in layout {}, got {}",
+                      key.weight_layout, quote_for_message(kernel));
+  }
+  DeviceInfo device = known_device(key.device_name).value_or(DeviceInfo{});
+  device.kind = DeviceKind::cuda;
+  device.name = key.device_name;
+  device.arch = key.arch;
+  device.sm_count = key.sm_count;
+  Problem problem;
+  problem.n = key.n;
+  problem.k = key.k;
+  problem.numerics = key.numerics == to_string(Numerics::baseline) ? Numerics::baseline : Numerics::deterministic;
+  problem.accumulate = key.accumulate == to_string(Accumulate::precise) ? Accumulate::precise : Accumulate::fast;
+  problem.layout = WeightLayout::row_major;
+  problem.max_sms = key.max_sms;
+  return family->check(device, problem, row.best_vendor_config);
+}
+
+Expected<TableEntry> entry_of(const BenchRow& row, const std::string& kernel, const BenchRecord& record,
+                              const TableKey& key) {
+  Expected<void> valid = check_algorithm(row, kernel, key);
+  const double of_times = row.baseline_us / row.best_vendor_us;
+  const double of_ratios = row.ratio / row.vs_vendor;
+  if (valid && !(std::abs(std::log(of_times / of_ratios)) < std::log(kMostContradiction))) {
+    valid = make_error(ErrorCode::corrupt, "its times give {:.4g}x the baseline, its ratios {:.4g}x", of_times, of_ratios);
+  }
+  if (!valid) {
+    return make_error(ErrorCode::corrupt, "{} m={}: {}", printable_text(row.shape), row.m, valid.error().message);
   }
   TableEntry entry;
   entry.m_lo = entry.m_hi = row.m;
   entry.kernel = kernel;
-  entry.config = *std::move(config);
-  entry.kernel_source_hash = family->source_hash();
-  entry.vendor_version = version_in(table, kernel);
+  entry.config = row.best_vendor_config;
+  entry.kernel_source_hash = row.best_vendor_source_hash;
+  entry.vendor_version = row.best_vendor_version;
   entry.us = row.best_vendor_us;
   entry.baseline_us = row.baseline_us;
-  entry.ratio = Ratio{row.ratio / row.vs_vendor, row.ratio_lo / row.vs_vendor_hi, row.ratio_hi / row.vs_vendor_lo};
+  entry.ratio = Ratio{of_ratios, row.ratio_lo / row.vs_vendor_hi, row.ratio_hi / row.vs_vendor_lo};
+  if (row.best_vendor_rel_error > 0) {
+    entry.rel_error = row.best_vendor_rel_error;
+  }
   entry.date = record.result.date;
   return entry;
 }
@@ -102,21 +112,29 @@ Expected<TableEntry> entry_of(const BenchRow& row, const std::string& kernel, st
 Expected<std::vector<VendorFind>> vendor_finds(const BenchRecord& record, const TileTable& table) {
   if (record.result.device_name != table.key.device_name) {
     return make_error(ErrorCode::failed, "wanted a record of {}, got one of {}", table.key.device_name,
-                      record.result.device_name);
+                      quote_for_message(record.result.device_name));
+  }
+  if (!is_date(record.result.date)) {
+    return make_error(ErrorCode::corrupt, "\"date\": wanted one as 2026-11-30T18:44:34Z, got {}",
+                      quote_for_message(record.result.date));
   }
   std::vector<VendorFind> finds;
   for (const BenchRow& row : record.result.rows) {
-    const bool is_its = row.n == table.key.n && row.k == table.key.k && row.layout == table.key.weight_layout &&
-                        row.accumulate == table.key.accumulate && row.scope == "linear";
-    const auto named = split_kernel(row.best_vendor_kernel);
-    if (!is_its || !named || !is_win(row) || was_measured_since(table, row.m, record.result.date)) {
+    const TableEntry* entry = table.find(row.m);
+    const bool is_said =
+        !row.best_vendor_config.values.empty() && !row.best_vendor_source_hash.empty() && !row.best_vendor_version.empty();
+    const bool is_double = std::ranges::any_of(finds, [&](const VendorFind& find) { return find.entry.m_lo == row.m; });
+    if (!is_said || is_double || !is_of_table(row, table.key) || !is_win(row) || !compares_with(entry, row) ||
+        was_measured_since(table, entry, record.result.date)) {
       continue;
     }
-    Expected<TableEntry> entry = entry_of(row, named->first, named->second, record, table);
-    if (!entry) {
-      return std::move(entry).error();
+    const std::string kernel = row.best_vendor_kernel.substr(0, row.best_vendor_kernel.find(' '));
+    Expected<TableEntry> found = entry_of(row, kernel, record, table.key);
+    if (!found) {
+      return std::move(found).error();
     }
-    finds.push_back({*std::move(entry), row.shape, row.chosen_kernel, 1 / row.vs_vendor, 1 / row.vs_vendor_hi});
+    finds.push_back({*std::move(found), printable_text(row.shape), printable_text(row.chosen_kernel), 1 / row.vs_vendor,
+                     1 / row.vs_vendor_hi});
   }
   return finds;
 }

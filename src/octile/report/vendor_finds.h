@@ -19,10 +19,12 @@ struct VendorFind {
   double gain = 0, gain_lo = 0;  // Its time / the algorithm's.
 };
 
-// For one weight and the table of it that the record was measured with. Finds are rows of the table's layout and
-// accumulation, for whole linears, with at least six paired rounds, in which an algorithm that is named by its attributes
-// beats both the choice and the baseline by more than the tuner's margin, with the whole of its interval. Errors (failed):
-// the record is of another device; (corrupt): an algorithm whose attributes cannot be read.
+// For one weight and the table of it that the record was measured with. Finds are rows of the table's layout, accumulation
+// and limit of multiprocessors, for whole linears, with at least six paired rounds, in which an algorithm of a vendor beats
+// both the choice and the baseline by more than the tuner's margin, with the whole of its interval; the choice is what the
+// table has at that M, or the M lies in a gap. Rows that do not say what an entry needs (config, source hash, version), as
+// records of older builds, and those that the table has measured since are none. Errors (failed): the record is of another
+// device; (corrupt): it has no date, an algorithm that is not legal for this table, or times that contradict their ratio.
 Expected<std::vector<VendorFind>> vendor_finds(const BenchRecord& record, const TileTable& table);
 
 // Those finds in the table. `file` is the record's, for the table's provenance.

@@ -407,6 +407,8 @@ class Bench {
     row.baseline_kernel = pending.baseline.kernel;
     row.chosen_us = median(lanes[kChosen].us);
     row.chosen_kernel = pending.chosen.kernel;
+    row.chosen_config = pending.chosen.config;
+    row.max_sms = options_.max_sms;
     row.choice = to_string(pending.chosen.kind);
     row.rounds = contest.passes();
     const Interval ratio = paired_ratio_95(lanes[kBaseline].us, lanes[kChosen].us);
@@ -430,7 +432,19 @@ class Bench {
 
   static void add_note(BenchRow& row, const std::string& note) { row.note += (row.note.empty() ? "" : "; ") + note; }
 
-  static void add_vendor(const ContestLane& vendor, const ContestLane& chosen, BenchRow& row) {
+  void add_algorithm(const ContestLane& vendor, BenchRow& row) const {
+    for (const KernelFamily* family : device_.backend->families()) {
+      if (family->name() == vendor.spec.kernel) {
+        row.best_vendor_config = vendor.spec.config;
+        row.best_vendor_source_hash = family->source_hash();
+        row.best_vendor_version = family->version();
+        row.best_vendor_rel_error = vendor.admission.rel_error;
+        row.best_vendor_kernel += " " + vendor.spec.config.to_json();
+      }
+    }
+  }
+
+  void add_vendor(const ContestLane& vendor, const ContestLane& chosen, BenchRow& row) const {
     if (!vendor.is_running() || vendor.us.size() != chosen.us.size()) {
       add_note(row, format("no vendor: {}", vendor.failure));
       return;
@@ -438,7 +452,7 @@ class Bench {
     row.best_vendor_us = median(vendor.us);
     row.best_vendor_kernel = vendor.admission.kernel;
     if (vendor.spec.role == CandidateSpec::Role::family && !vendor.spec.config.values.empty()) {
-      row.best_vendor_kernel += " " + vendor.spec.config.to_json();
+      add_algorithm(vendor, row);
     }
     const Interval ratio = paired_ratio_95(vendor.us, chosen.us);
     row.vs_vendor = ratio.mid;

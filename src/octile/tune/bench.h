@@ -4,6 +4,7 @@
 
 #include <octile/error.hpp>
 
+#include "octile/table/tile_config.h"
 #include "octile/tune/conditions.h"
 #include "octile/tune/run_options.h"
 
@@ -35,12 +36,18 @@ struct BenchRow {
   bool chained = false;
   std::string layout;      // Of the weight that the choice reads.
   std::string accumulate;  // "fast" or "precise".
+  int max_sms = 0;         // Multiprocessors that products were held to; 0: none.
   double baseline_us = 0;
   std::string baseline_kernel;
   double best_vendor_us = 0;       // 0 and an empty name where there is no vendor here.
   std::string best_vendor_kernel;  // On a CPU the bare matmul on decoded weights, without quantisation or scales.
+  // Of an algorithm of a vendor that a search found: what a table's entry of it says. Elsewhere empty.
+  TileConfig best_vendor_config;
+  std::string best_vendor_source_hash, best_vendor_version;
+  double best_vendor_rel_error = 0;
   double chosen_us = 0;
   std::string chosen_kernel;
+  TileConfig chosen_config;
   std::string choice;                                        // "tile", "vendor", "baseline", "heuristic".
   double ratio = 0, ratio_lo = 0, ratio_hi = 0;              // baseline_us / chosen_us, 95 % interval of the paired ratio.
   int rounds = 0;                                            // Paired rounds behind the intervals.

@@ -19,10 +19,12 @@ bool is_decided(const TunePoint& point) {
 
 bool same_winner(const TunePoint& a, const TunePoint& b) { return a.kernel == b.kernel && a.config == b.config; }
 
-// What serves between them is good enough without another measurement.
+// What serves between them is good enough without another measurement. Told from these two alone, so that shards decide as
+// one run does; where an interval's weakest point, which its entry shows, is far worse, the table may be more careful
+// (gap_rule.h).
 bool is_settled(const TunePoint& below, const TunePoint& above) {
-  return above.status != PointStatus::baseline && above.ratio_lo > 1 && bridges_gap(above.us, below.baseline_us) &&
-         is_level_gap(above.us, below.us);
+  return above.status != PointStatus::baseline && above.ratio_lo > 1 &&
+         bridges_gap(above.us, below.baseline_us, above.baseline_us) && is_level_gap(above.us, below.us);
 }
 
 void sort_by_m(std::vector<TunePoint>& points) {
