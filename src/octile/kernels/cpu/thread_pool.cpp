@@ -61,7 +61,7 @@ struct ThreadPool::Impl {
     } catch (const std::system_error& e) {  // The kernel refuses more threads: the ones there are do all parts.
       log_once(LogLevel::warning, "thread_pool.threads",
                format("wanted {} threads, got {}: {}", size, workers.size() + 1, e.what()));
-    } catch (const std::bad_alloc&) {  // The same; there is no memory to say so either.
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the same; there is no memory to say so either.
     }
   }
 

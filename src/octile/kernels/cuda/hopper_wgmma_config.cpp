@@ -92,7 +92,7 @@ std::int64_t WgmmaTile::shared_bytes(DType out_dtype) const noexcept {
   const std::int64_t group_rows = std::int64_t{64} * row_blocks();
   const std::int64_t slab_tokens = swap ? group_rows : (size_of(out_dtype) == 4 ? 8 : 16);
   const std::int64_t slabs = 2 * slab_tokens * ((swap ? kSwappedBytes : group_rows * size_of(out_dtype)) + 16);
-  const std::int64_t scales = 4 * (swap ? 2 * channels + group_rows : 2 * group_rows + tokens);
+  const std::int64_t scales = 4 * (swap ? std::int64_t{2} * channels + group_rows : 2 * group_rows + tokens);
   return stages * (stage_bytes() + 16) + groups * (slabs + scales);
 }
 

@@ -43,7 +43,9 @@ struct WgmmaTile {
   std::int64_t stage_bytes() const noexcept { return std::int64_t{block_k} * (channels + tokens); }
   // Stages of weights under way at most: those of `window`, at least one.
   std::int64_t window_stages() const noexcept {
-    return window == 0 ? stages : std::clamp<std::int64_t>(std::int64_t{1024} * window / (block_k * channels), 1, stages);
+    return window == 0
+               ? stages
+               : std::clamp<std::int64_t>(std::int64_t{1024} * window / (std::int64_t{block_k} * channels), 1, stages);
   }
   std::int64_t shared_bytes(DType out_dtype) const noexcept;  // Dynamic, of a block.
 };
