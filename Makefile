@@ -79,9 +79,9 @@ test-browser: command
 # libFuzzer on everything that reads what others wrote; `make fuzz SECONDS_EACH=600` for a night.
 fuzz:
 	@scripts/setup.sh fuzz
-	@cmake --preset fuzz --log-level=NOTICE
-	@cmake --build --preset fuzz -j $(JOBS) --target fuzz_programs
-	@scripts/fuzz.sh $(SECONDS_EACH) $(KEEP)
+	@cmake --preset asan --log-level=NOTICE
+	@cmake --build --preset asan -j $(JOBS) --target fuzz_programs
+	@JOBS=$(JOBS) scripts/fuzz.sh $(SECONDS_EACH) $(KEEP)
 
 dist:
 	@scripts/dist.sh

@@ -18,6 +18,7 @@ add_dependencies(octile_cli_objects octile_commit)
 target_include_directories(octile_cli_objects PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
 target_include_directories(octile_cli_objects SYSTEM PRIVATE $<TARGET_PROPERTY:CLI11::CLI11,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(octile_cli_objects PUBLIC octile_static)
+octile_precompile(library octile_cli_objects)
 
 add_executable(octile_cli src/octile/cli/main.cpp)
 set_target_properties(octile_cli PROPERTIES OUTPUT_NAME octile RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/bin)

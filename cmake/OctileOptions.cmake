@@ -13,6 +13,21 @@ if(OCTILE_SANITIZE)
   target_compile_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE} -fno-omit-frame-pointer)
   if(OCTILE_SANITIZE MATCHES "undefined")
     target_compile_options(octile_options INTERFACE -fno-sanitize-recover=all)
+    # Clang's check of the types of functions that are called by pointer compares names of structs, which the libraries that
+    # are opened at run time have of their own.
+    target_compile_options(octile_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
+  endif()
+  # GCC's names for what is checked, which clang 19 does not define.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    foreach(check address thread)
+      string(TOUPPER ${check} macro)
+      if(OCTILE_SANITIZE MATCHES ${check})
+        target_compile_definitions(octile_options INTERFACE __SANITIZE_${macro}__=1)
+      endif()
+    endforeach()
+    # Its unrolled loops with checks take clang minutes to optimise.
+    set_source_files_properties(src/octile/kernels/cpu/engine_avx512_dot.cpp PROPERTIES
+      COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
   endif()
   target_link_options(octile_options INTERFACE -fsanitize=${OCTILE_SANITIZE})
 else()

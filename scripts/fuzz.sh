@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs every fuzz program for SECONDS seconds each (first argument), two at a time on two cores, on its corpus in
-# tests/fuzz/corpus, to which what is new is added only with `keep` as second argument. An input at which a program ends is
-# left in build/fuzz/finds, and the exit status is 1.
+# Runs every fuzz program for SECONDS seconds (first argument), JOBS of them at a time (environment; as many as there are cores
+# by default), on its corpus in tests/fuzz/corpus, to which what is new is added only with `keep` as second argument; further
+# arguments name the programs to run. An input at which a program ends is left in build/fuzz/finds, and the exit status is 1.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-30}
 keep=${2:-}
+[ $# -le 2 ] || { shift 2; programs=$*; }
 finds=build/fuzz/finds
 mkdir -p "$finds"
 
@@ -16,8 +17,8 @@ run_one() {
   mkdir -p "$found" "tests/fuzz/corpus/$name"
   [ "$keep" = keep ] && found=tests/fuzz/corpus/$name
   status=0
-  # 2 s: no input of this size may take longer. A leak is a fault as well.
-  OCTILE_LOG_LEVEL=off OCTILE_NUM_THREADS=2 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+  # 10 s: no input of this size may take longer. A leak is a fault as well.
+  OCTILE_LOG_LEVEL=off OCTILE_NUM_THREADS=2 "build/asan/tests/fuzz/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix="$finds/$name-" -print_final_stats=1 -close_fd_mask=1 "$found" "tests/fuzz/corpus/$name" \
     >"build/fuzz/$name.log" 2>&1 || status=$?
   tries=$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log")
@@ -30,17 +31,11 @@ run_one() {
   fi
 }
 
-failed=0
-set -- $(cd tests/fuzz && ls ./*_fuzz.cpp | sed 's|^\./||; s|\.cpp$||')
-while [ $# -gt 0 ]; do
-  run_one "$1" & first=$!
-  second=
-  if [ $# -gt 1 ]; then
-    run_one "$2" & second=$!
-    shift
-  fi
-  shift
-  wait $first || failed=1
-  [ -z "$second" ] || wait $second || failed=1
-done
-exit $failed
+# Called by itself for one program.
+if [ -n "${OCTILE_FUZZ_ONE:-}" ]; then
+  run_one "$OCTILE_FUZZ_ONE"
+  exit
+fi
+for name in ${programs:-$(cd tests/fuzz && ls ./*_fuzz.cpp | sed 's|^\./||; s|\.cpp$||')}; do
+  echo "$name"
+done | xargs -P "${JOBS:-$(nproc)}" -I NAME env OCTILE_FUZZ_ONE=NAME scripts/fuzz.sh "$seconds" "$keep"

@@ -5,6 +5,7 @@ if(TARGET octile_cli)
   add_executable(cli_tests ${octile_cli_tests})
   add_dependencies(cli_tests octile_cli)
   target_link_libraries(cli_tests PRIVATE octile_cli_objects octile_static GTest::gmock_main)
+  octile_precompile(tests cli_tests)
   target_include_directories(cli_tests PRIVATE ${CMAKE_CURRENT_LIST_DIR})
   target_compile_definitions(cli_tests PRIVATE
     OCTILE_TEST_COMMAND="$<TARGET_FILE:octile_cli>" OCTILE_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

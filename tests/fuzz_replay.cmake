@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The fuzz programs in every build, with any compiler: their corpora and a few seconds of random changes of them. libFuzzer
+# The fuzz programs in every build, with any compiler: their corpora and a second of random changes of them. libFuzzer
 # itself, which is guided by coverage, is `make fuzz`.
 set(OCTILE_FUZZ_SECONDS 1 CACHE STRING "Seconds of random inputs for each fuzz program among the tests")
 file(GLOB octile_fuzz_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/fuzz/*_fuzz.cpp)

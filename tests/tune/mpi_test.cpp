@@ -66,8 +66,9 @@ class Job {
         words.emplace_back(":");
       }
       // What MPI's libraries keep until the end of a process is no leak of ours.
-      words.insert(words.end(), {"-n", "1", "env", "OCTILE_MPI_HOST=" + hosts[i], "ASAN_OPTIONS=detect_leaks=0",
-                                 std::filesystem::read_symlink("/proc/self/exe"), "tune"});
+      words.insert(words.end(),
+                   {"-n", "1", "env", "OCTILE_MPI_HOST=" + hosts[i], "ASAN_OPTIONS=detect_leaks=0:intercept_tls_get_addr=0",
+                    std::filesystem::read_symlink("/proc/self/exe"), "tune"});
       words.insert(words.end(), arguments.begin(), arguments.end());
     }
     std::vector<char*> argv;
