@@ -23,8 +23,6 @@
 #include <mutex>
 #include <new>
 #include <string_view>
-#include <system_error>
-#include <thread>
 
 namespace octile {
 
@@ -86,13 +84,13 @@ class Recorder {
     }
     if (writer_ == nullptr) {
       auto writer = std::make_unique<Writer>();
-      try {
-        writer->thread = std::thread([this, &wake = writer->wake] { write_now_and_then(wake); });
+      const int refused = ::pthread_create(&writer->thread, nullptr, &Recorder::write_now_and_then, writer.get());
+      if (refused == 0) {
         writer_ = std::move(writer);
-      } catch (const std::system_error& refused) {
+      } else {
         log_once(LogLevel::warning, "untuned_log.thread",
                  format("{}: no thread to write now and then: {}; what was counted is written at the end", kVariable,
-                        refused.what()));
+                        std::strerror(refused)));
       }
     }
     return counter;
@@ -117,7 +115,7 @@ class Recorder {
     }
     if (writer_ != nullptr) {
       writer_->wake.notify_all();
-      writer_->thread.join();
+      ::pthread_join(writer_->thread, nullptr);
     }
     // What log_once() remembers may be gone already.
     if (const Expected<void> done = flush(); !done) {
@@ -138,7 +136,13 @@ class Recorder {
     mutex_.unlock();
   }
 
-  void write_now_and_then(std::condition_variable& wake) {
+  // The thread's whole life; it is given its writer.
+  static void* write_now_and_then(void* writer) {
+    instance().write_until_the_end(static_cast<Writer*>(writer)->wake);
+    return nullptr;
+  }
+
+  void write_until_the_end(std::condition_variable& wake) {
     std::unique_lock lock(mutex_);
     for (std::chrono::seconds pause = kFirstPause; !ends_; pause = std::min(2 * pause, kLongestPause)) {
       wake.wait_for(lock, pause, [this] { return ends_; });
@@ -181,9 +185,11 @@ class Recorder {
     return out_of_memory("no memory to keep what was counted");
   }
 
+  // No std::thread: what it allocates is known to the stack of its thread alone, which a child of fork() does not have, so
+  // that leak checkers would find it there.
   struct Writer {
     std::condition_variable wake;
-    std::thread thread;
+    pthread_t thread = {};
     Writer* next = nullptr;  // Of those left alone.
   };
 
