@@ -65,6 +65,10 @@ TEST_F(Weight, RefusesShapesStridesAndPointersThatBreakTheContract) {
   EXPECT_THAT(with([](WeightSource& s) { s.n = kHuge; }), HasSubstr("9223372036854775807"));
   EXPECT_THAT(with([](WeightSource& s) { s.k = kHuge; }), HasSubstr("9223372036854775807"));
   EXPECT_THAT(with([](WeightSource& s) { s.row_stride = kHuge; }), HasSubstr("9223372036854775807"));
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  EXPECT_THAT(with([](WeightSource& s) { s.n = kLowest; }), HasSubstr("-9223372036854775808"));
+  EXPECT_THAT(with([](WeightSource& s) { s.k = kLowest; }), HasSubstr("-9223372036854775808"));
+  EXPECT_THAT(with([](WeightSource& s) { s.row_stride = kLowest; }), HasSubstr("-9223372036854775808"));
   EXPECT_THAT(with([](WeightSource& s) { s.n = s.k = s.scale_count = std::int64_t{1} << 30; }), HasSubstr("1073741824"));
   EXPECT_THAT(with([](WeightSource& s) { s.row_stride = 11; }), HasSubstr("11"));
   EXPECT_THAT(with([](WeightSource& s) { s.row_stride = -12; }), HasSubstr("-12"));

@@ -21,9 +21,10 @@ namespace {
 constexpr std::int64_t kMaxDimension = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 48;
 
+// Sizes that are too small, check_weight_source() refuses.
 Expected<void> check_sizes(const WeightSource& source) {
   if (source.n > kMaxDimension || source.k > kMaxDimension || source.row_stride > kMaxDimension ||
-      source.n * std::max(source.k, source.row_stride) > kMaxBytes) {
+      std::max<std::int64_t>(source.n, 0) * std::max({source.k, source.row_stride, std::int64_t{0}}) > kMaxBytes) {
     return make_error(ErrorCode::invalid_argument,
                       "weight: want N, K and row stride <= {} and at most {} bytes, got [{}, {}] with row stride {}",
                       kMaxDimension, kMaxBytes, source.n, source.k, source.row_stride);
