@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Headers of others that most sources include, precompiled (OCTILE_PCH, on in the preset asan): a third of clang's
-# time there. GCC gains next to nothing by them, and its builds without them see every include that is missing.
+# Headers of others that most sources include, precompiled (OCTILE_PCH, on in the presets asan and tsan): a third of
+# clang's time there. GCC gains next to nothing by them, and its builds without them see every include that is missing.
 if(OCTILE_PCH AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   message(FATAL_ERROR "OCTILE_PCH needs clang; this is ${CMAKE_CXX_COMPILER_ID}")
 endif()

@@ -35,5 +35,5 @@ if(TARGET octile_cli AND TARGET tune_tests AND TARGET fake_cuda AND NOT OCTILE_S
   add_dependencies(fault_tests octile_cli octile_faults octile_fake_nvrtc fake_cuda fake_old_libraries fault_target tune_tests)
   add_dependencies(core_test_programs fault_tests)
   add_test(NAME faults COMMAND fault_tests)
-  set_tests_properties(faults PROPERTIES TIMEOUT 900 LABELS core)
+  set_tests_properties(faults PROPERTIES TIMEOUT 900 COST 40 LABELS core)
 endif()

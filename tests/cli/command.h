@@ -44,6 +44,7 @@ class CommandTest : public testing::Test {
   std::string write(const std::string& name, const std::string& content) const;
 
   std::string folder_;
+  std::map<std::string, std::string> environment_;  // Of every run, where its own says nothing else.
 };
 
 std::string read_file(const std::string& path);
