@@ -15,7 +15,8 @@ list(FILTER octile_cli_sources EXCLUDE REGEX "/main\\.cpp$")
 # Everything but main(), so that tests can link it.
 add_library(octile_cli_objects OBJECT ${octile_cli_sources})
 add_dependencies(octile_cli_objects octile_commit)
-target_include_directories(octile_cli_objects PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/generated)
+# The build's path goes to the one file that uses it, so that a compiler cache serves other builds of the same sources.
+set_source_files_properties(src/octile/cli/context.cpp PROPERTIES INCLUDE_DIRECTORIES ${CMAKE_CURRENT_BINARY_DIR}/generated)
 target_include_directories(octile_cli_objects SYSTEM PRIVATE $<TARGET_PROPERTY:CLI11::CLI11,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_libraries(octile_cli_objects PUBLIC octile_static)
 octile_precompile(library octile_cli_objects)
