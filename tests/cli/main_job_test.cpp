@@ -42,6 +42,12 @@ const std::vector<std::string> kRowFields = {"shape",
                                              "tflops",
                                              "gbps",
                                              "rel_error",
+                                             "max_sms",
+                                             "chosen_config",
+                                             "best_vendor_config",
+                                             "best_vendor_source_hash",
+                                             "best_vendor_version",
+                                             "best_vendor_rel_error",
                                              "conditions"};
 
 class MainJobTest : public CommandTest {

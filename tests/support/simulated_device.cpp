@@ -235,17 +235,17 @@ class SimulatedFamily final : public KernelFamily {
   }
   Expected<void> check(const DeviceInfo& /*device*/, const Problem& /*problem*/, const TileConfig& config) const override {
     const std::int64_t v = config.get("v", is_vendor_ || state_.scenario.has_field_tiles ? 0 : -1);
-    if (v < 0 || v > 4) {
-      return make_error(ErrorCode::invalid_argument, "v: wanted 0 to 4, got {}", v);
+    if (v < 0 || v > largest()) {
+      return make_error(ErrorCode::invalid_argument, "v: wanted 0 to {}, got {}", largest(), v);
     }
     return {};
   }
   std::vector<TileConfig> space(const DeviceInfo& device, const Problem& problem, std::int64_t m) const override {
-    if (is_vendor_) {
-      return {heuristic(device, problem, m)};
-    }
     std::vector<TileConfig> result;
-    for (std::int64_t v = 0; v <= 4; ++v) {
+    if (is_vendor_) {
+      result.push_back(heuristic(device, problem, m));
+    }
+    for (std::int64_t v = is_vendor_ ? 1 : 0; v <= largest(); ++v) {
       result.push_back(TileConfig{{{"v", v}}});
     }
     return result;
@@ -270,7 +270,11 @@ class SimulatedFamily final : public KernelFamily {
   }
 
  private:
-  std::string who(const TileConfig& config) const { return is_vendor_ ? "B" : std::to_string(config.get("v", 0)); }
+  std::int64_t largest() const { return is_vendor_ ? state_.scenario.algorithms : 4; }
+  std::string who(const TileConfig& config) const {
+    const std::int64_t v = config.get("v", 0);
+    return is_vendor_ && v == 0 ? "B" : (is_vendor_ ? "A" : "") + std::to_string(v);
+  }
 
   const SimulatedBackend::State& state_;
   bool is_vendor_;
@@ -316,6 +320,8 @@ Scenario parse_scenario(std::string_view text) {
       scenario.throttling.push_back({std::stoull(words[1]), std::stoll(words[2]), std::stoll(words[3])});
     } else if (what == "warm" && words.size() == 3) {
       scenario.warm_ratios[words[1]] = std::stod(words[2]);
+    } else if (what == "algorithms" && words.size() == 2) {
+      scenario.algorithms = std::stoll(words[1]);
     } else if (what == "prepare" && words.size() == 3) {
       scenario.prepare_s[words[1]] = std::stod(words[2]);
     } else if (what == "field") {
@@ -330,7 +336,7 @@ Scenario parse_scenario(std::string_view text) {
       scenario.sleep_ms = std::stoi(words[1]);
     } else if (words.size() == 2 && what == "seed") {
       scenario.seed = std::stoull(words[1]);
-    } else if (words.size() == 2 && words[1].size() == 1) {
+    } else if (words.size() == 2 && (words[1].size() == 1 || words[1].starts_with('A'))) {
       scenario.faults[words[1]] = what;
     } else {
       die("unknown word in the scenario: " + item);

@@ -24,6 +24,7 @@ namespace octile::test {
 //   abort_timed:V hang_timed:V error_timed:V                                  what a later run does
 //   pack_abort      packing for the tiles aborts
 //   novendor        no baseline family
+//   algorithms:N    beside its own choice the vendor has v = 1..N, of which the other words speak as A1 to AN
 //   field           the tiles' family has the name and the keys of the field's table format; all its configs are V = 0
 //   noise:X         relative noise of every time (default 0.01)
 //   cost:X          multiplies all simulated times
@@ -49,6 +50,7 @@ struct Scenario {
   double cost = 1;
   int sleep_ms = 0;
   std::map<std::string, double> prepare_s;
+  std::int64_t algorithms = 0;
   std::uint64_t seed = 1;
   std::map<std::string, std::string> gone;  // Device -> file.
   std::map<std::string, int> sm_counts;

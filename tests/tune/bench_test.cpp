@@ -88,6 +88,24 @@ TEST(Bench, ARowWhoseKernelTakesLongToPrepareGetsAsManyPassesAsOthers) {
   }
 }
 
+TEST(Bench, TheVendorsBestIsTheFastestAlgorithmThatIsRight) {
+  const TemporaryDirectory directory;
+  const auto result =
+      bench_simulated(bench_options(directory.path()),
+                      "algorithms:4,ratio:A1:3,wrong:A1,ratio:A2:1.5,ratio:A3:1.2,ratio:A4:2,error_timed:A4,ratio:floor:4");
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  ASSERT_THAT(result->rows, SizeIs(6)) << testing::PrintToString(result->missing);
+  for (const BenchRow& row : result->rows) {
+    EXPECT_EQ(row.choice, "baseline");
+    EXPECT_EQ(row.best_vendor_kernel, "fake_vendor {\"v\": 2}");
+    EXPECT_EQ(row.best_vendor_config.get("v", 0), 2);
+    EXPECT_EQ(row.best_vendor_source_hash, "aaaa");
+    EXPECT_EQ(row.best_vendor_version, "1.0");
+    EXPECT_GT(row.best_vendor_rel_error, 0);
+    EXPECT_NEAR(row.vs_vendor, 1 / 1.5, 0.03);
+  }
+}
+
 // A pass has as many calls as make the fastest kernel's sample long enough; the floor of a wide product is no kernel to wait
 // for.
 TEST(Bench, AFloorThatIsAHundredTimesFasterTakesNoRowsPasses) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <set>
 
 namespace octile::test {
 namespace {
@@ -37,6 +38,30 @@ int journals_in(const std::string& directory) {
     count += file.path().extension() == ".journal" ? 1 : 0;
   }
   return count;
+}
+
+// A vendor's algorithms are timed before they are checked: the fastest is not always right, and one that is not races with
+// nobody.
+TEST(Tune, OfAVendorsAlgorithmsTheFastestThatIsRightWins) {
+  const TemporaryDirectory directory;
+  const auto summary = tune_simulated(
+      tune_options(directory.path(), ""),
+      "algorithms:5,ratio:A1:3,wrong:A1,ratio:A2:1.5,ratio:A3:1.2,ratio:A4:2,error_timed:A4,ratio:A5:2.5,error:A5");
+  ASSERT_TRUE(summary.has_value()) << summary.error().message;
+  ASSERT_FALSE(summary->points.empty());
+  for (const TunePoint& point : summary->points) {
+    EXPECT_EQ(point.status, PointStatus::vendor) << point.m;
+    EXPECT_EQ(point.kernel, "fake_vendor");
+    EXPECT_EQ(point.config.get("v", 0), 2);
+    EXPECT_NEAR(point.ratio, 1.5, 0.05);
+    EXPECT_GT(point.rel_error, 0) << "it was checked";
+  }
+  std::set<std::int64_t> failed;
+  for (const FailedCandidate& each : summary->failed) {
+    EXPECT_EQ(each.kernel, "fake_vendor");
+    failed.insert(each.config.get("v", 0));
+  }
+  EXPECT_THAT(failed, testing::ElementsAre(1, 4, 5));
 }
 
 TEST(Tune, UsesAreTunedExactlyAndTheDearestFirst) {

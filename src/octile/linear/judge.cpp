@@ -199,8 +199,8 @@ std::string find_table_refusal(const TileTable& table, const std::string& alias,
   if (!table.field_format && !key.out_dtype.empty() && key.out_dtype != out_dtype) {
     return difference("out_dtype", key.out_dtype, out_dtype);
   }
-  // What was measured with few multiprocessors says nothing of all of them, and what needs more than are allowed cannot serve.
-  // With a few more it is held to these, and with a table of all of them the best there is a fair guess.
+  // What was measured with few multiprocessors says nothing of all of them, and what needs more than are allowed cannot
+  // serve. With a few more it is held to these, and with a table of all of them the best there is a fair guess.
   if (key.max_sms != 0 && (problem.max_sms == 0 || key.max_sms > problem.max_sms)) {
     return difference("max_sms", key.max_sms, problem.max_sms);
   }

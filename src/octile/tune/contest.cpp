@@ -24,19 +24,29 @@ Contest::Contest(Session& session, Sampling sampling, std::int64_t m, std::vecto
   }
 }
 
+Expected<void> Contest::admit_lane(std::size_t index, bool check) {
+  ContestLane& lane = lanes_[index];
+  Expected<Admission> admission = session_.admit(static_cast<int>(index), lane.spec, m_, check);
+  if (!admission) {
+    return std::move(admission).error();
+  }
+  lane.admission = std::move(*admission);
+  if (!lane.admission.admitted) {
+    lane.failure = lane.admission.kind.empty() ? "the run ended before it was prepared"
+                                               : format("{}: {}", lane.admission.kind, lane.admission.reason);
+  }
+  return {};
+}
+
 Expected<void> Contest::admit() {
   double fastest_us = 0;
   double floor_us = 0;
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    ContestLane& lane = lanes_[i];
-    Expected<Admission> admission = session_.admit(static_cast<int>(i), lane.spec, m_, true);
-    if (!admission) {
-      return std::move(admission).error();
+    if (Expected<void> done = admit_lane(i, true); !done) {
+      return done;
     }
-    lane.admission = std::move(*admission);
-    if (!lane.admission.admitted) {
-      lane.failure = lane.admission.kind.empty() ? "the run ended before it was prepared"
-                                                 : format("{}: {}", lane.admission.kind, lane.admission.reason);
+    const ContestLane& lane = lanes_[i];
+    if (!lane.is_running()) {
       continue;
     }
     double& us = lane.spec.role == CandidateSpec::Role::floor ? floor_us : fastest_us;
@@ -48,6 +58,17 @@ Expected<void> Contest::admit() {
                     floor_us > 0 ? sampling_.calls(floor_us * kShortSample) : 1);
   for (const ContestLane& lane : lanes_) {
     pass_s_ += lane.is_running() ? static_cast<double>(calls_) * lane.admission.first_us * 1e-6 : 0.0;
+  }
+  return {};
+}
+
+Expected<void> Contest::admit_unchecked(double assumed_us) {
+  calls_ = sampling_.calls(assumed_us);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (Expected<void> done = admit_lane(i, false); !done) {
+      return done;
+    }
+    pass_s_ += lanes_[i].is_running() ? static_cast<double>(calls_) * assumed_us * 1e-6 : 0.0;
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include "octile/tune/session.h"
 #include "octile/tune/statistics.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ class Contest {
 
   // Prepares every lane and checks its numbers. Errors are the machinery's.
   Expected<void> admit();
+  // Without a look at the numbers, or a first run: for lanes of which only the fastest is wanted, and checked then. Each is
+  // expected to take about `assumed_us` a call.
+  Expected<void> admit_unchecked(double assumed_us);
   // Seconds of one pass, from the last one or, before it, from the first runs.
   double pass_s() const noexcept { return pass_s_; }
   // One pass over the running lanes. Passes start with another lane each time and run forward and backward in turn, so that
@@ -40,6 +44,9 @@ class Contest {
   int passes() const noexcept { return passes_; }
 
  private:
+  // An Error is the machinery's; a lane that failed says so itself.
+  Expected<void> admit_lane(std::size_t index, bool check);
+
   Session& session_;
   Sampling sampling_;
   std::int64_t m_;

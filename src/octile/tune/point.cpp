@@ -3,7 +3,7 @@
 #include "octile/tune/point.h"
 
 #include "octile/core/format.h"
-#include "octile/core/log.h"
+#include "octile/tune/point_lanes.h"
 #include "octile/tune/race.h"
 #include "octile/tune/samples.h"
 
@@ -38,18 +38,6 @@ constexpr int kHopelessFailures = 6;
 // best of their family are not tried.
 constexpr double kHopelesslySlow = 1.5;
 
-double check_s_of(const SweepState& state, const Candidate& candidate) {
-  const auto known = state.check_s.find(std::string(candidate.family->name()));
-  return known == state.check_s.end() ? kFirstCheckS : known->second;
-}
-
-// One candidate that was admitted, under the number that the session knows it by.
-struct Lane {
-  Candidate candidate;
-  int id = 0;
-  Admission admission;
-};
-
 class PointTuner {
  public:
   PointTuner(Session& session, const Plan& plan, const PointRequest& request, SweepState& state)
@@ -59,7 +47,8 @@ class PointTuner {
         field_(*request.field),
         state_(state),
         sampling_(plan.device().kind),
-        start_s_(session.now_s()) {
+        start_s_(session.now_s()),
+        lanes_(session, request, state, result_) {
     result_.point.shape = request.shape;
     result_.point.m = request.m;
   }
@@ -100,86 +89,23 @@ class PointTuner {
   double spent_s() const { return session_.now_s() - start_s_; }
   double quota_left_s() const { return std::min(request_.quota_s - spent_s(), session_.left_s()); }
 
-  // A candidate's text is made only where it is said.
-  template <class... Args>
-  void debug(const Candidate& candidate, fmt::format_string<Args...> text, const Args&... args) const {
-    if (is_logged(LogLevel::debug)) {
-      log_debug("{} m={}: {} {}", request_.shape.name, request_.m, candidate.to_string(),
-                octile::detail::vformat(fmt::string_view(text), fmt::make_format_args(args...)));
-    }
-  }
-
   double estimate_us(const Candidate& candidate) const {
     return state_.costs.estimate_us(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
                                     candidate.predicted_us);
   }
 
-  bool is_left_out(const Candidate& candidate) const {
-    const std::string name = candidate.to_string();
-    return failed_names_.contains(name) || state_.left_out.contains(name) ||
-           state_.left_out.contains(place_of(request_.shape) + name);
-  }
-
-  // For this point; the sweep takes it over with the point's result.
-  void blame(const Candidate& candidate, const Admission& failure) {
-    failed_names_.insert(candidate.to_string());
-    result_.failed.push_back({request_.shape.name, request_.m, std::string(candidate.family->name()), candidate.config,
-                              failure.kind, failure.reason});
-  }
-
-  // nullopt: failed, or the run ended.
-  Expected<std::optional<Lane>> admit(const Candidate& candidate) {
-    const double before_s = session_.now_s();
-    const CandidateSpec spec{CandidateSpec::Role::family, std::string(candidate.family->name()), candidate.config};
-    Expected<Admission> admission = session_.admit(next_id_, spec, request_.m, true);
-    if (!admission) {
-      return std::move(admission).error();
-    }
-    if (!admission->admitted) {
-      if (!admission->kind.empty()) {
-        blame(candidate, *admission);
-      }
-      return std::optional<Lane>();
-    }
-    const std::string kernel(candidate.family->name());
-    ++state_.families[kernel].admitted;
-    if (std::find(result_.point.worked.begin(), result_.point.worked.end(), kernel) == result_.point.worked.end()) {
-      result_.point.worked.push_back(kernel);
-    }
-    note_costs(candidate, *admission, session_.now_s() - before_s);
-    debug(candidate, "takes {:.2f} us, predicted {:.2f} us, admitted in {:.3f} s", admission->first_us,
-          candidate.predicted_us, session_.now_s() - before_s);
-    fastest_us_ = fastest_us_ > 0 ? std::min(fastest_us_, admission->first_us) : admission->first_us;
-    return std::optional<Lane>(Lane{candidate, next_id_++, std::move(*admission)});
-  }
-
-  void note_costs(const Candidate& candidate, const Admission& admission, double seconds) {
-    const std::string what = place_of(request_.shape) + admission.layout;
-    state_.memory.insert_or_assign(what, format("{} copies of {} bytes", admission.copies, admission.copy_bytes));
-    const bool packed_now = request_.packed->insert(what).second;
-    const double beside_call_s = std::max(seconds - admission.first_us * 1e-6, 0.0);
-    const double packed_bytes = static_cast<double>(admission.copies) * static_cast<double>(admission.copy_bytes);
-    if (packed_now && packed_bytes > 0) {
-      state_.pack_s_per_byte = beside_call_s / packed_bytes;
-    } else {
-      state_.check_s[std::string(candidate.family->name())] = std::max(0.7 * check_s_of(state_, candidate), beside_call_s);
-    }
-    state_.costs.record(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
-                        candidate.predicted_us, admission.first_us);
-  }
-
   // Where only our families can serve, the heuristic is what others have to beat, and the baseline looks on.
   Expected<void> admit_own_incumbent() {
-    if (field_.heuristic && !is_left_out(*field_.heuristic)) {
-      Expected<std::optional<Lane>> lane = admit(*field_.heuristic);
+    if (field_.heuristic && !lanes_.is_left_out(*field_.heuristic)) {
+      Expected<std::optional<Lane>> lane = lanes_.admit(*field_.heuristic);
       if (!lane) {
         return std::move(lane).error();
       }
       baseline_ = std::move(*lane);
     }
     stands_in_ = true;
-    if (baseline_ && field_.baseline && !is_left_out(*field_.baseline)) {
-      Expected<std::optional<Lane>> lane = admit(*field_.baseline);
+    if (baseline_ && field_.baseline && !lanes_.is_left_out(*field_.baseline)) {
+      Expected<std::optional<Lane>> lane = lanes_.admit(*field_.baseline);
       if (!lane) {
         return std::move(lane).error();
       }
@@ -195,20 +121,20 @@ class PointTuner {
       }
       return say_without_baseline();
     }
-    if (field_.baseline && is_left_out(*field_.baseline)) {
+    if (field_.baseline && lanes_.is_left_out(*field_.baseline)) {
       result_.point.status = PointStatus::failed;
       result_.point.reason = "the baseline failed at another M of this weight and was not tried again";
       return {};
     }
     if (field_.baseline) {
-      Expected<std::optional<Lane>> lane = admit(*field_.baseline);
+      Expected<std::optional<Lane>> lane = lanes_.admit(*field_.baseline);
       if (!lane) {
         return std::move(lane).error();
       }
       baseline_ = std::move(*lane);
     }
-    if (field_.heuristic && !is_left_out(*field_.heuristic)) {
-      Expected<std::optional<Lane>> lane = admit(*field_.heuristic);
+    if (field_.heuristic && !lanes_.is_left_out(*field_.heuristic)) {
+      Expected<std::optional<Lane>> lane = lanes_.admit(*field_.heuristic);
       if (!lane) {
         return std::move(lane).error();
       }
@@ -250,7 +176,7 @@ class PointTuner {
   bool is_hopelessly_slow(const Candidate& candidate) const {
     return !request_.thorough &&
            state_.costs.best_case_us(std::string(candidate.family->name()), request_.shape.n, request_.shape.k, request_.m,
-                                     candidate.predicted_us) > kHopelesslySlow * fastest_us_;
+                                     candidate.predicted_us) > kHopelesslySlow * lanes_.fastest_us();
   }
 
   // Seconds that a race of so many lanes needs to be decided at all.
@@ -265,12 +191,12 @@ class PointTuner {
     const auto is_incumbent = [&](const Candidate& c) {
       return c == baseline_->candidate || (heuristic_.has_value() && c == heuristic_->candidate);
     };
-    if (request_.carried && !is_incumbent(*request_.carried) && !is_left_out(*request_.carried) &&
+    if (request_.carried && !is_incumbent(*request_.carried) && !lanes_.is_left_out(*request_.carried) &&
         quota_left_s() > reserve_s(3)) {
       Candidate carried = *request_.carried;
       carried.predicted_us = carried.family->predict_us(plan_.device(), plan_.problem(), request_.m, carried.config);
       if (Expected<void> legal = carried.family->check(plan_.device(), plan_.problem(), carried.config); legal) {
-        Expected<std::optional<Lane>> lane = admit(carried);
+        Expected<std::optional<Lane>> lane = lanes_.admit(carried);
         if (!lane) {
           return std::move(lane).error();
         }
@@ -282,12 +208,12 @@ class PointTuner {
       if (field_.own_only && candidate.family->is_vendor()) {
         continue;
       }
-      if (is_left_out(candidate) || is_hopeless(candidate) || (carried_ && candidate == carried_->candidate)) {
+      if (lanes_.is_left_out(candidate) || is_hopeless(candidate) || (carried_ && candidate == carried_->candidate)) {
         continue;
       }
       const double us = estimate_us(candidate);
       if (!candidate.family->is_vendor() && is_hopelessly_slow(candidate)) {
-        debug(candidate, "is hopelessly slow");
+        lanes_.debug(candidate, "is hopelessly slow");
         continue;
       }
       const double needed_s = us * 1e-6 + check_s_of(state_, candidate) + kScreeningPasses * sampling_.seconds(us);
@@ -297,11 +223,12 @@ class PointTuner {
       }
       // Families cost differently: what is too dear leaves room for what follows.
       if (spent_s() + needed_s + reserved_s > field_end_s) {
-        debug(candidate, "has no time: {:.2f} s of {:.2f} s spent, {:.2f} s reserved, {:.2f} s needed", spent_s(),
-              field_end_s, reserved_s, needed_s);
+        lanes_.debug(candidate, "has no time: {:.2f} s of {:.2f} s spent, {:.2f} s reserved, {:.2f} s needed", spent_s(),
+                     field_end_s, reserved_s, needed_s);
         continue;
       }
-      Expected<std::optional<Lane>> lane = admit(candidate);
+      // A vendor has many algorithms, and to check one takes longer than to time it.
+      Expected<std::optional<Lane>> lane = lanes_.admit(candidate, !candidate.family->is_vendor());
       if (!lane) {
         return std::move(lane).error();
       }
@@ -312,11 +239,27 @@ class PointTuner {
     return {};
   }
 
-  // Successive thinning: each pass times all that are left and drops the clearly slower ones. It decides nothing but who
-  // races.
+  // What was not checked when it was admitted is checked before it races. One that is wrong may have driven out others by
+  // its times: then all but it are screened again.
   Expected<void> screen() {
+    for (;;) {
+      Expected<bool> is_done = screen_once();
+      if (!is_done) {
+        return std::move(is_done).error();
+      }
+      if (*is_done) {
+        return {};
+      }
+    }
+  }
+
+  // Successive thinning: each pass times all that are left and drops the clearly slower ones. It decides nothing but who
+  // races. False where a finalist proved wrong.
+  Expected<bool> screen_once() {
+    finalists_.clear();
+    std::erase_if(challengers_, [&](const Lane& lane) { return failed_ids_.contains(lane.id); });
     if (challengers_.empty()) {
-      return {};
+      return true;
     }
     std::vector<Lane*> lanes;
     if (heuristic_) {
@@ -328,7 +271,7 @@ class PointTuner {
     double fastest_us = baseline_->admission.first_us;
     for (Lane& lane : challengers_) {
       lanes.push_back(&lane);
-      fastest_us = std::min(fastest_us, lane.admission.first_us);
+      fastest_us = lane.is_checked ? std::min(fastest_us, lane.admission.first_us) : fastest_us;
     }
     const std::int64_t calls = sampling_.calls(fastest_us);
     std::map<int, std::vector<double>> times;
@@ -370,14 +313,25 @@ class PointTuner {
     });
     std::stable_sort(lanes.begin(), lanes.end(),
                      [&](const Lane* a, const Lane* b) { return median(times[a->id]) < median(times[b->id]); });
-    for (const Lane* lane : lanes) {
+    for (Lane* lane : lanes) {
       const std::vector<double>& seen = times[lane->id];
-      debug(lane->candidate, "screened: {:.2f} us", seen.empty() ? 0.0 : median(seen));
-      if (finalists_.size() < kFinalists && !seen.empty()) {
-        finalists_.push_back(*lane);
+      lanes_.debug(lane->candidate, "screened: {:.2f} us", seen.empty() ? 0.0 : median(seen));
+      if (finalists_.size() == kFinalists || seen.empty()) {
+        continue;
       }
+      if (!lane->is_checked) {
+        Expected<bool> is_right = lanes_.check(*lane);
+        if (!is_right) {
+          return std::move(is_right).error();
+        }
+        if (!*is_right) {
+          failed_ids_.insert(lane->id);
+          return session_.ended();
+        }
+      }
+      finalists_.push_back(*lane);
     }
-    return {};
+    return true;
   }
 
   void drop_failed(int id) {
@@ -386,7 +340,7 @@ class PointTuner {
     }
     const auto blame_lane = [&](const std::optional<Lane>& lane) {
       if (lane && lane->id == id) {
-        blame(lane->candidate, session_.failure());
+        lanes_.blame(lane->candidate, session_.failure());
       }
     };
     blame_lane(baseline_);
@@ -596,15 +550,13 @@ class PointTuner {
   const Sampling sampling_;
   const double start_s_;
   PointResult result_;
-  double fastest_us_ = 0;  // First run of the fastest that was admitted.
-  int next_id_ = 0;
+  PointLanes lanes_;
   bool stands_in_ = false;  // The heuristic is the baseline.
   std::optional<Lane> baseline_, heuristic_, carried_;
   std::optional<Lane> witness_;  // The baseline, where it cannot serve.
   std::vector<Lane> challengers_;
   std::vector<Lane> finalists_;
   std::set<int> failed_ids_;
-  std::set<std::string> failed_names_;
 };
 
 }  // namespace
