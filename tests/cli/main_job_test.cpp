@@ -2,6 +2,7 @@
 // tune, bench, verify and explain one after the other, on a weight small enough for any machine. Nothing here is about
 // speed.
 #include "cli/command.h"
+#include "support/row_fields.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,40 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-const std::vector<std::string> kRowFields = {"shape",
-                                             "n",
-                                             "k",
-                                             "m",
-                                             "scope",
-                                             "chained",
-                                             "layout",
-                                             "accumulate",
-                                             "baseline_us",
-                                             "baseline_kernel",
-                                             "best_vendor_us",
-                                             "best_vendor_kernel",
-                                             "chosen_us",
-                                             "chosen_kernel",
-                                             "choice",
-                                             "ratio",
-                                             "ratio_lo",
-                                             "ratio_hi",
-                                             "rounds",
-                                             "vs_vendor",
-                                             "vs_vendor_lo",
-                                             "vs_vendor_hi",
-                                             "floor_us",
-                                             "floor_share",
-                                             "tflops",
-                                             "gbps",
-                                             "rel_error",
-                                             "max_sms",
-                                             "chosen_config",
-                                             "best_vendor_config",
-                                             "best_vendor_source_hash",
-                                             "best_vendor_version",
-                                             "best_vendor_rel_error",
-                                             "conditions"};
+using test::kRowFields;
 
 class MainJobTest : public CommandTest {
  protected:

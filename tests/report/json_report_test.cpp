@@ -4,6 +4,7 @@
 
 #include "octile/report/text_report.h"
 #include "report/rows.h"
+#include "support/row_fields.h"
 
 #include <nlohmann/json.hpp>
 
@@ -61,40 +62,7 @@ BenchResult one_row() {
   return result;
 }
 
-const std::vector<std::string> kRowFields = {"shape",
-                                             "n",
-                                             "k",
-                                             "m",
-                                             "scope",
-                                             "chained",
-                                             "layout",
-                                             "accumulate",
-                                             "baseline_us",
-                                             "baseline_kernel",
-                                             "best_vendor_us",
-                                             "best_vendor_kernel",
-                                             "chosen_us",
-                                             "chosen_kernel",
-                                             "choice",
-                                             "ratio",
-                                             "ratio_lo",
-                                             "ratio_hi",
-                                             "rounds",
-                                             "vs_vendor",
-                                             "vs_vendor_lo",
-                                             "vs_vendor_hi",
-                                             "floor_us",
-                                             "floor_share",
-                                             "tflops",
-                                             "gbps",
-                                             "rel_error",
-                                             "max_sms",
-                                             "chosen_config",
-                                             "best_vendor_config",
-                                             "best_vendor_source_hash",
-                                             "best_vendor_version",
-                                             "best_vendor_rel_error",
-                                             "conditions"};
+using test::kRowFields;
 
 TEST(JsonReport, BenchHasExactlyTheDocumentedFields) {
   const Json json = parsed(bench_json(one_row()));

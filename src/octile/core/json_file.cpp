@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <span>
 #include <unordered_set>
 #include <utility>
@@ -273,6 +274,14 @@ std::string printable_text(std::string_view text, std::size_t max_bytes) {
 
 std::string quote_for_message(std::string_view text, std::size_t max_bytes) {
   return '"' + printable_text(text, max_bytes) + '"';
+}
+
+std::optional<std::int64_t> json_integer(const nlohmann::ordered_json& value) {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > kMost)) {
+    return std::nullopt;
+  }
+  return value.get<std::int64_t>();
 }
 
 std::string describe_json(const nlohmann::ordered_json& value) {

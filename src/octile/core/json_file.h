@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,10 @@ Expected<nlohmann::ordered_json> parse_json(std::string_view text, std::string_v
 // Both in one step.
 Expected<nlohmann::ordered_json> read_json_file(const std::string& path, const JsonLimits& limits = {},
                                                 std::vector<JsonDuplicate>* duplicates = nullptr);
+
+// A whole number that 64 bits with a sign hold; nullopt: another value. One that does not fit into 64 bits arrives as a
+// floating-point number, one that does not fit into 63 as an unsigned one.
+std::optional<std::int64_t> json_integer(const nlohmann::ordered_json& value);
 
 // What a value is, for messages: `the string "4"`, `the number 4.5`, `null`, `an object`. Long strings are cut.
 std::string describe_json(const nlohmann::ordered_json& value);

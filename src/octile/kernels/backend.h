@@ -133,7 +133,8 @@ struct Device {
   DeviceInfo info;
 };
 Expected<Device> find_device(std::string_view id);
-// The family of that name in any backend, or nullptr.
+// The family of that name in any backend, or in one; nullptr where there is none.
 const KernelFamily* find_family(std::string_view name);
+const KernelFamily* find_family(const Backend& backend, std::string_view name);
 
 }  // namespace octile

@@ -5,6 +5,7 @@
 #include "octile/kernels/cpu/cpu_backend.h"
 #include "octile/kernels/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -34,13 +35,17 @@ Expected<Device> find_device(std::string_view id) {
 
 const KernelFamily* find_family(std::string_view name) {
   for (const Backend* backend : backends()) {
-    for (const KernelFamily* family : backend->families()) {
-      if (family->name() == name) {
-        return family;
-      }
+    if (const KernelFamily* family = find_family(*backend, name); family != nullptr) {
+      return family;
     }
   }
   return nullptr;
+}
+
+const KernelFamily* find_family(const Backend& backend, std::string_view name) {
+  const auto families = backend.families();
+  const auto found = std::ranges::find(families, name, &KernelFamily::name);
+  return found == families.end() ? nullptr : *found;
 }
 
 }  // namespace octile

@@ -18,16 +18,6 @@ namespace {
 // FP8 matrix instructions begin with Ada.
 constexpr int kFirstFp8Capability = 89;
 
-const KernelFamily* family_of(const Backend* backend, std::string_view name) {
-  if (backend == nullptr) {
-    return find_family(name);
-  }
-  const auto families = backend->families();
-  const auto found =
-      std::find_if(families.begin(), families.end(), [&](const KernelFamily* family) { return family->name() == name; });
-  return found == families.end() ? nullptr : *found;
-}
-
 // "x differs" in one form for all hard keys.
 template <class T>
 std::string difference(std::string_view key, const T& in_table, const T& wanted) {
@@ -59,7 +49,7 @@ Verdict Judge::verdict(const TableEntry& entry) const {
   if (entry.kernel == kBaselineKernel) {
     verdict.kind = ChoiceKind::baseline;
   } else {
-    verdict.family = family_of(backend, entry.kernel);
+    verdict.family = backend == nullptr ? find_family(entry.kernel) : find_family(*backend, entry.kernel);
     if (verdict.family != nullptr) {
       verdict.kind = verdict.family->is_vendor() ? ChoiceKind::vendor : ChoiceKind::tile;
       if (auto ok = check_family(*verdict.family, entry); !ok) {

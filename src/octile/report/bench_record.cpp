@@ -62,10 +62,7 @@ class Reader {
       return;
     }
     constexpr Integer kMost = std::numeric_limits<Integer>::max();
-    // What does not fit into 64 bits arrives as a floating-point number, what does not fit into 63 as an unsigned one.
-    const bool is_small = value->is_number_integer() &&
-                          (!value->is_number_unsigned() || value->get<std::uint64_t>() <= static_cast<std::uint64_t>(kMost));
-    const std::int64_t number = is_small ? value->get<std::int64_t>() : std::int64_t{-1};
+    const std::int64_t number = json_integer(*value).value_or(-1);
     if (number < least || number > kMost) {
       wrong(field, format("a whole number from {} to {}", least, kMost), *value);
       return;
@@ -77,26 +74,21 @@ class Reader {
     if (value == nullptr) {
       return;
     }
-    const auto is_integer = [](const Json& element) {
-      return element.is_number_integer() &&
-             (!element.is_number_unsigned() ||
-              element.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
-    };
+    const auto is_integer = [](const Json& element) { return json_integer(element).has_value(); };
     if (!value->is_object() || !std::ranges::all_of(*value, is_integer)) {
       wrong(field, "an object of whole numbers", *value);
       return;
     }
     for (const auto& [name, element] : value->items()) {
-      target.set(name, element.get<std::int64_t>());
+      target.set(name, *json_integer(element));
     }
   }
   void texts(const char* field, std::vector<std::string>& target) {
     list(field, target, "a list of strings", [](const Json& element) { return element.is_string(); });
   }
   void counts(const char* field, std::vector<std::int64_t>& target) {
-    list(field, target, "a list of whole numbers from 1", [](const Json& element) {
-      return element.is_number_integer() && element > 0 && element <= std::numeric_limits<std::int64_t>::max();
-    });
+    list(field, target, "a list of whole numbers from 1",
+         [](const Json& element) { return json_integer(element).value_or(0) > 0; });
   }
   void required_count(const char* field, std::int64_t& target) {
     if (find(field) == nullptr && !error_) {

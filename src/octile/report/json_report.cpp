@@ -41,14 +41,6 @@ void add_own(const BenchRow& row, Json& json) {
   json["own_vs_vendor_hi"] = measured_number(row.own_vs_vendor_hi);
 }
 
-Json config_json(const TileConfig& config) {
-  Json json = Json::object();
-  for (const auto& [name, value] : config.values) {
-    json[name] = value;
-  }
-  return json;
-}
-
 Json row_json(const BenchRow& row) {
   return {{"shape", row.shape},
           {"n", row.n},
@@ -78,8 +70,8 @@ Json row_json(const BenchRow& row) {
           {"gbps", measured_number(row.gbps)},
           {"rel_error", number(row.rel_error)},
           {"max_sms", row.max_sms},
-          {"chosen_config", config_json(row.chosen_config)},
-          {"best_vendor_config", config_json(row.best_vendor_config)},
+          {"chosen_config", config_object(row.chosen_config)},
+          {"best_vendor_config", config_object(row.best_vendor_config)},
           {"best_vendor_source_hash", row.best_vendor_source_hash},
           {"best_vendor_version", row.best_vendor_version},
           {"best_vendor_rel_error", measured_number(row.best_vendor_rel_error)},

@@ -6,8 +6,8 @@
 #include "octile/core/json_file.h"
 #include "octile/kernels/backend.h"
 #include "octile/kernels/known_devices.h"
-#include "octile/table/gap_rule.h"
 #include "octile/table/table_ops.h"
+#include "octile/tune/race.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +18,8 @@ namespace octile {
 
 namespace {
 
+// What gains less than the tuner asks for stays as it is.
+constexpr double kWinMargin = 1 + RaceOptions{}.margin;
 // Fewer give no interval by signed ranks.
 constexpr int kFewestRounds = 6;
 // Medians of two lanes against the centre of their paired ratios.

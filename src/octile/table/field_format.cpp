@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -84,13 +83,7 @@ std::optional<std::int64_t> tile_integer(const Json& value, std::string_view nam
   if (value.is_boolean() && name == kSwapKey) {
     return value.get<bool>() ? 1 : 0;
   }
-  if (!value.is_number_integer()) {
-    return std::nullopt;
-  }
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-    return std::nullopt;
-  }
-  return value.get<std::int64_t>();
+  return json_integer(value);
 }
 
 std::optional<Fault> read_tile(const Json& tile, TileConfig& config) {

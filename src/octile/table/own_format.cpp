@@ -21,7 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kMaxTextBytes = 16384;  // Of one string; the longest real ones are command lines.
 constexpr std::size_t kMaxNameBytes = 64;     // Of kernels and of the keys of a config.
 
@@ -36,13 +35,6 @@ bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
   });
-}
-
-std::optional<std::int64_t> integer_of(const Json& value) {
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > kInt64Max)) {
-    return std::nullopt;
-  }
-  return value.get<std::int64_t>();
 }
 
 // Reads the members of one object and remembers the first thing that is wrong, as kind and message.
@@ -104,7 +96,7 @@ class ObjectReader {
     if (value == nullptr) {
       return;
     }
-    const std::optional<std::int64_t> number = integer_of(*value);
+    const std::optional<std::int64_t> number = json_integer(*value);
     if (!number) {
       wanted(name, "an integer", *value);
     } else if (*number < min_value || *number > std::numeric_limits<Integer>::max()) {
@@ -215,12 +207,12 @@ void read_interval(ObjectReader& reader, TableEntry& entry) {
   if (m == nullptr) {
     return;
   }
-  if (!m->is_array() || m->size() != 2 || !integer_of((*m)[0]) || !integer_of((*m)[1])) {
+  if (!m->is_array() || m->size() != 2 || !json_integer((*m)[0]) || !json_integer((*m)[1])) {
     reader.wanted("m", "an array of two integers [lo, hi]", *m);
     return;
   }
-  entry.m_lo = *integer_of((*m)[0]);
-  entry.m_hi = *integer_of((*m)[1]);
+  entry.m_lo = *json_integer((*m)[0]);
+  entry.m_hi = *json_integer((*m)[1]);
   if (entry.m_lo < 1 || entry.m_hi < entry.m_lo) {
     reader.fail("out_of_range", format("m must be [lo, hi] with 1 <= lo <= hi, it is [{}, {}]", entry.m_lo, entry.m_hi));
   }
@@ -236,7 +228,7 @@ void read_config(ObjectReader& reader, TableEntry& entry) {
     return;
   }
   for (const auto& [name, value] : config->get_ref<const Json::object_t&>()) {
-    const std::optional<std::int64_t> integer = integer_of(value);
+    const std::optional<std::int64_t> integer = json_integer(value);
     if (!is_name(name)) {
       reader.fail("unknown_tile_key",
                   format("config key {} is no name of letters, digits, '_', '-' and '.'", quote_for_message(name)));
@@ -369,16 +361,16 @@ std::optional<Finding> file_fault(const Json& document, const Duplicates& duplic
         format("wanted an object with octile_table, key and entries, the file holds {}", describe_json(document))};
   }
   const Json* const number = member(document, "octile_table");
-  if (number == nullptr || !integer_of(*number)) {
+  if (number == nullptr || !json_integer(*number)) {
     return Finding{file, "", "unknown_format",
                    number == nullptr
                        ? std::string("the format number, octile_table, is missing")
                        : format("the format number, octile_table, must be an integer, it is {}", describe_json(*number))};
   }
-  if (*integer_of(*number) != kTableFormat) {
+  if (*json_integer(*number) != kTableFormat) {
     return Finding{
         file, "", "unknown_format",
-        format("the file has format number {}, this version of Octile reads {}", *integer_of(*number), kTableFormat)};
+        format("the file has format number {}, this version of Octile reads {}", *json_integer(*number), kTableFormat)};
   }
   if (!duplicates.file_fault.empty()) {
     return Finding{file, "", "duplicate_key", duplicates.file_fault};
@@ -433,11 +425,7 @@ Json entry_json(const TableEntry& entry) {
   Json json = Json::object();
   json["m"] = {entry.m_lo, entry.m_hi};
   json["kernel"] = entry.kernel;
-  Json config = Json::object();
-  for (const auto& [name, value] : entry.config.values) {
-    config[name] = value;
-  }
-  json["config"] = std::move(config);
+  json["config"] = config_object(entry.config);
   const auto put_text = [&](const char* name, const std::string& text) {
     if (!text.empty()) {
       json[name] = text;

@@ -4,6 +4,8 @@
 
 #include "octile/core/format.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 namespace octile {
@@ -42,6 +44,14 @@ std::string TileConfig::to_json() const {
 bool operator==(const TileConfig& a, const TileConfig& b) noexcept {
   return a.values.size() == b.values.size() &&
          std::all_of(a.values.begin(), a.values.end(), [&](const auto& pair) { return b.find(pair.first) == pair.second; });
+}
+
+nlohmann::ordered_json config_object(const TileConfig& config) {
+  auto json = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : config.values) {
+    json[name] = value;
+  }
+  return json;
 }
 
 }  // namespace octile

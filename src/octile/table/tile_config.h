@@ -3,6 +3,8 @@
 // the tuner only store, compare and print them. The field's tile keys (BLOCK_SIZE_M, ...) are names like any other.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,5 +26,8 @@ struct TileConfig {
   // Equal as sets of (name, value).
   friend bool operator==(const TileConfig& a, const TileConfig& b) noexcept;
 };
+
+// to_json() as an object.
+nlohmann::ordered_json config_object(const TileConfig& config);
 
 }  // namespace octile

@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -72,7 +71,7 @@ class Bench {
       if (i == pending_.size()) {
         break;
       }
-      const double passes_s = quota_s - first_s_of(pending_[i]);
+      const double passes_s = quota_s - row_cost_of(pending_[i]).first_s;
       const PendingRow row = std::move(pending_[i]);
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
       report(format("{} m={}", options_.shapes[row.shape].name, row.m), false);
@@ -205,20 +204,23 @@ class Bench {
     return !packed_[row.shape] && &row == &*std::ranges::find(pending_, row.shape, &PendingRow::shape);
   }
 
-  // Before the passes: the bare vendor takes about as long as the baseline, the floor is nothing beside them.
-  double first_s_of(const PendingRow& row) const {
-    const double own_us = row.has_own_lane() ? estimate_us(*row.own, row) : 0;
-    return (2 * estimate_us(row.baseline, row) + estimate_us(row.chosen, row) + own_us) * 1e-6 + 4 * check_s_ +
-           (packs(row) ? pack_s_ : 0.0);
-  }
+  struct RowCost {
+    double first_s = 0;  // Before the passes.
+    double pass_s = 0;
+  };
 
-  PointCost cost_of(const PendingRow& row) const {
+  // The bare vendor takes about as long as the baseline, the floor is nothing beside them.
+  RowCost row_cost_of(const PendingRow& row) const {
     const double baseline_us = estimate_us(row.baseline, row);
     const double chosen_us = estimate_us(row.chosen, row);
     const double own_us = row.has_own_lane() ? estimate_us(*row.own, row) : 0;
-    const double first_s = first_s_of(row);
-    const double pass_s = 2 * sampling_.seconds(baseline_us) + sampling_.seconds(chosen_us) + sampling_.seconds(0) +
-                          (row.has_own_lane() ? sampling_.seconds(own_us) : 0);
+    return {(2 * baseline_us + chosen_us + own_us) * 1e-6 + 4 * check_s_ + (packs(row) ? pack_s_ : 0.0),
+            2 * sampling_.seconds(baseline_us) + sampling_.seconds(chosen_us) + sampling_.seconds(0) +
+                (row.has_own_lane() ? sampling_.seconds(own_us) : 0)};
+  }
+
+  PointCost cost_of(const PendingRow& row) const {
+    const auto [first_s, pass_s] = row_cost_of(row);
     return {first_s + kFewestPasses * pass_s, first_s + (options_.all_m ? kPassesOfCurve : kUsualPasses) * pass_s};
   }
 
@@ -442,16 +444,14 @@ class Bench {
 
   static void add_note(BenchRow& row, const std::string& note) { row.note += (row.note.empty() ? "" : "; ") + note; }
 
+  // Of a lane that ran: its family is one of the backend's.
   void add_algorithm(const ContestLane& vendor, BenchRow& row) const {
-    for (const KernelFamily* family : device_.backend->families()) {
-      if (family->name() == vendor.spec.kernel) {
-        row.best_vendor_config = vendor.spec.config;
-        row.best_vendor_source_hash = family->source_hash();
-        row.best_vendor_version = family->version();
-        row.best_vendor_rel_error = vendor.admission.rel_error;
-        row.best_vendor_kernel += " " + vendor.spec.config.to_json();
-      }
-    }
+    const KernelFamily& family = *find_family(*device_.backend, vendor.spec.kernel);
+    row.best_vendor_config = vendor.spec.config;
+    row.best_vendor_source_hash = family.source_hash();
+    row.best_vendor_version = family.version();
+    row.best_vendor_rel_error = vendor.admission.rel_error;
+    row.best_vendor_kernel += " " + vendor.spec.config.to_json();
   }
 
   void add_vendor(const ContestLane& vendor, const ContestLane& chosen, BenchRow& row) const {

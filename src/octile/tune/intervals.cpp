@@ -43,11 +43,9 @@ TableEntry entry_of(const TunePoint& point, const Backend& backend, const std::s
   if (point.status != PointStatus::baseline) {
     entry.ratio = Ratio{point.ratio, point.ratio_lo, point.ratio_hi};
   }
-  for (const KernelFamily* family : backend.families()) {
-    if (family->name() == point.kernel) {
-      entry.kernel_source_hash = family->source_hash();
-      entry.vendor_version = family->is_vendor() ? family->version() : std::string();
-    }
+  if (const KernelFamily* family = find_family(backend, point.kernel); family != nullptr) {
+    entry.kernel_source_hash = family->source_hash();
+    entry.vendor_version = family->is_vendor() ? family->version() : std::string();
   }
   return entry;
 }

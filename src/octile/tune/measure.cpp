@@ -296,25 +296,23 @@ Expected<void> Measurer::prepare(Candidate& candidate, std::int64_t m) {
     candidate.kernel = std::move(bare->kernel);
     return {};
   }
-  for (const KernelFamily* family : backend.families()) {
-    if (family->name() != candidate.spec.kernel) {
-      continue;
-    }
-    if (Expected<void> usable = family->available(device_.info); !usable) {
-      return usable;
-    }
-    if (Expected<void> legal = family->check(device_.info, problem_, candidate.spec.config); !legal) {
-      return legal;
-    }
-    candidate.layout = family->layout_for(problem_);
-    Expected<std::unique_ptr<Kernel>> kernel = family->prepare(device_.info, problem_, candidate.spec.config, m);
-    if (!kernel) {
-      return std::move(kernel).error();
-    }
-    candidate.kernel = std::move(*kernel);
-    return {};
+  const KernelFamily* family = find_family(backend, candidate.spec.kernel);
+  if (family == nullptr) {
+    return make_error(ErrorCode::unavailable, "no kernel family named \"{}\" on {}", candidate.spec.kernel, device_.info.id);
   }
-  return make_error(ErrorCode::unavailable, "no kernel family named \"{}\" on {}", candidate.spec.kernel, device_.info.id);
+  if (Expected<void> usable = family->available(device_.info); !usable) {
+    return usable;
+  }
+  if (Expected<void> legal = family->check(device_.info, problem_, candidate.spec.config); !legal) {
+    return legal;
+  }
+  candidate.layout = family->layout_for(problem_);
+  Expected<std::unique_ptr<Kernel>> kernel = family->prepare(device_.info, problem_, candidate.spec.config, m);
+  if (!kernel) {
+    return std::move(kernel).error();
+  }
+  candidate.kernel = std::move(*kernel);
+  return {};
 }
 
 std::string Measurer::compare_with_first(const std::vector<std::uint8_t>& output) {
@@ -459,13 +457,11 @@ Expected<Admission> Measurer::admit(int id, const CandidateSpec& spec, std::int6
 void Measurer::compile_ahead(const std::vector<CompileItem>& items) const {
   std::vector<WarmupItem> wanted;
   for (const CompileItem& item : items) {
-    for (const KernelFamily* family : device_.backend->families()) {
-      if (family->name() == item.spec.kernel) {
-        Problem problem = problem_;
-        problem.n = item.n;
-        problem.k = item.k;
-        wanted.push_back({family, problem, item.spec.config});
-      }
+    if (const KernelFamily* family = find_family(*device_.backend, item.spec.kernel); family != nullptr) {
+      Problem problem = problem_;
+      problem.n = item.n;
+      problem.k = item.k;
+      wanted.push_back({family, problem, item.spec.config});
     }
   }
   // What fails here fails again, with its reason, when the candidate is admitted.

@@ -35,13 +35,9 @@ std::vector<std::int64_t> thorough_m_list(bool is_gpu) {
 
 // Measured with another version of a kernel of this build.
 bool is_outdated(const TableEntry& entry, const Backend& backend) {
-  for (const KernelFamily* family : backend.families()) {
-    if (family->name() == entry.kernel) {
-      return (!entry.kernel_source_hash.empty() && entry.kernel_source_hash != family->source_hash()) ||
-             (!entry.vendor_version.empty() && entry.vendor_version != family->version());
-    }
-  }
-  return false;
+  const KernelFamily* family = find_family(backend, entry.kernel);
+  return family != nullptr && ((!entry.kernel_source_hash.empty() && entry.kernel_source_hash != family->source_hash()) ||
+                               (!entry.vendor_version.empty() && entry.vendor_version != family->version()));
 }
 
 // What is there must be of the same hard keys, else hours of measuring could not be written at the end.

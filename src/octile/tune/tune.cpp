@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -277,8 +276,9 @@ class Sweep {
       if (!queue_->add_borders()) {
         return Step::ended;
       }
-      compiling_ = Compiling::waits;  // What they need.
+      compiling_ = Compiling::waits;  // What they need, before the first of them.
       changed_.notify_all();
+      return Step::worked;
     }
     const std::unique_ptr<PendingPoint> point = queue_->take(cost_on(lane), time_left(lane));
     if (point == nullptr) {
@@ -371,12 +371,8 @@ class Sweep {
     if (nearest == nullptr) {
       return std::nullopt;
     }
-    for (const KernelFamily* family : plan_.device.backend->families()) {
-      if (family->name() == nearest->kernel) {
-        return Candidate{family, nearest->config, 0};
-      }
-    }
-    return std::nullopt;
+    const KernelFamily* family = find_family(*plan_.device.backend, nearest->kernel);
+    return family == nullptr ? std::nullopt : std::optional<Candidate>({family, nearest->config, 0});
   }
 
   // `doing` says all where there is one device, or the run is at its end.
