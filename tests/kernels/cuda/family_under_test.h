@@ -156,6 +156,11 @@ inline std::vector<WgmmaTile> wgmma_tiles_of_every_kind() {
     tile.window = tile.channels % 48 == 0 ? 48 : 0;
     tiles.push_back(tile);
   }
+  // Precise mode promotes pieces of the columns, with one set of sums and with two.
+  tiles.insert(tiles.end(), {wgmma_tile(128, 128, 2, false, 1, 1, 5), wgmma_tile(192, 128, 2, false, 1, 1, 4),
+                             wgmma_tile(256, 128, 2, false, 1, 1, 3), wgmma_tile(128, 256, 2, false, 2, 1, 4),
+                             wgmma_tile(192, 64, 2, true, 1, 1, 5), wgmma_tile(96, 256, 2, false, 1, 1, 4),
+                             wgmma_tile(96, 64, 2, true, 1, 1, 4, 256)});
   for (const int group_m : {1, 3}) {
     WgmmaTile& tile = tiles.emplace_back(wgmma_tile(16, 64, 1, false, 1, 1, 5));
     tile.group_m = group_m;

@@ -78,6 +78,52 @@ TEST(HopperWgmmaConfig, OutputsOfFourBytesWantMoreSharedMemory) {
   EXPECT_EQ(why_illegal(narrow, problem), "legal");
 }
 
+TEST(HopperWgmmaConfig, PreciseModePromotesPiecesThatFitTheRegisters) {
+  const auto promotion = [](const WgmmaTile& tile) {
+    const Promotion found = promotion_of(tile);
+    return std::pair{found.pieces, found.sets};
+  };
+  EXPECT_EQ(promotion(wgmma_tile(96, 256, 2, false, 1, 1, 4)), (std::pair{1, 2}));   // Two row blocks take turns.
+  EXPECT_EQ(promotion(wgmma_tile(192, 128, 2, false, 1, 1, 4)), (std::pair{2, 2}));  // Two pieces of 96 columns.
+  EXPECT_EQ(promotion(wgmma_tile(256, 128, 2, false, 1, 1, 4)), (std::pair{2, 1}));  // Not two sets of 64 columns.
+  EXPECT_EQ(promotion(wgmma_tile(128, 128, 2, false, 1, 1, 5)), (std::pair{1, 1}));
+  EXPECT_EQ(promotion(wgmma_tile(128, 128, 2, false, 1, 1, 3, 256)), (std::pair{1, 2}));
+  EXPECT_EQ(promotion(wgmma_tile(200, 192, 1, false, 1, 1, 3)), (std::pair{0, 0}));
+  Problem precise = problem_of(4096, 4096);
+  precise.accumulate = Accumulate::precise;
+  EXPECT_EQ(why_illegal(wgmma_tile(256, 128, 2, false, 1, 1, 4), precise), "legal");
+  EXPECT_THAT(why_illegal(wgmma_tile(136, 192, 1, false, 1, 1, 3), precise), HasSubstr("registers a thread"));
+}
+
+// Every tile that is legal in precise mode says how it promotes: its defines are never a division by nothing.
+TEST(HopperWgmmaConfig, EveryTileThatIsLegalInPreciseModeHasAPromotion) {
+  Problem precise = problem_of(4096, 4096);
+  precise.accumulate = Accumulate::precise;
+  int legal = 0;
+  for (const bool swap : {false, true}) {
+    for (const int groups : {1, 2, 3}) {
+      for (const bool in_turn : {false, true}) {
+        for (int rows = 64; rows <= 256; rows += 64) {
+          for (int columns = 16; columns <= 256; columns += 8) {
+            for (const int block_k : {128, 256}) {
+              WgmmaTile tile = wgmma_tile(swap ? rows : columns, swap ? columns : rows, groups, in_turn, 1, 1, 2, block_k);
+              tile.swap = swap;
+              if (check_wgmma_tile(h200(), precise, tile)) {
+                ++legal;
+                const Promotion found = promotion_of(tile);
+                ASSERT_GE(found.pieces, 1) << to_config(tile).to_json();
+                ASSERT_EQ(columns % (8 * found.pieces), 0) << to_config(tile).to_json();
+                ASSERT_LE(tile.registers(Accumulate::precise), tile.most_registers()) << to_config(tile).to_json();
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(legal, 300);
+}
+
 TEST(HopperWgmmaConfig, EveryKeySurvivesTheWayThroughATile) {
   const std::pair<const char*, int> all[] = {{"BLOCK_SIZE_M", 96},
                                              {"BLOCK_SIZE_N", 192},
@@ -209,7 +255,7 @@ TEST(HopperWgmmaConfig, TheSpaceHoldsTheBestTilesInOtherOrdersAndWithAWindowToo)
       windows.insert(tile.window);
       swapped.insert(tile.swap);
     }
-    EXPECT_TRUE(groups.contains(1)) << m;
+    EXPECT_TRUE(groups.contains(2)) << m;
     EXPECT_GT(groups.size(), 1U) << m;
     EXPECT_EQ(windows, (std::set<int>{0, 48})) << m;
     EXPECT_EQ(swapped.size(), 2U) << m;

@@ -42,7 +42,8 @@
 // Defines: BLOCK_SIZE_N (channels), BLOCK_SIZE_M (tokens), one of them 64..256 in steps of 64, the other 16..256 in steps of
 // 8; SWAP (0: channels are the former, 1: tokens), SLAB (0/1: the weight's layout is row_major or slab64; the latter wants
 // BLOCK_SIZE_N / CLUSTER_M in steps of 16), BLOCK_SIZE_K (128 or 256), STAGES, GROUPS (1..3), PINGPONG (0/1), CLUSTER_M,
-// CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted every 128 elements of K), OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
+// CLUSTER_N (1 or 2, one of them), PRECISE (0/1: sums promoted every 128 elements of K) with PIECES and PARTS (below),
+// OUT_TYPE (0 bf16, 1 fp16, 2 fp32).
 #include "cluster.cuh"
 #include "tma.cuh"
 #include "wgmma.cuh"
@@ -271,8 +272,85 @@ __device__ __forceinline__ void pass_turn(u32 group) {
   asm volatile("bar.arrive %0, 256;" ::"r"(1 + GROUPS + (group + 1 == GROUPS ? 0 : group + 1)) : "memory");
 }
 
-// A tile's sums. A slot is given back when its multiplications have ended; the next ones have been issued by then. Precise
-// mode promotes a chunk while the next one of its stage runs, and at a stage's end lets the other warpgroups multiply.
+// Of a slot of the ring, where this warpgroup's rows and the columns begin.
+struct Operands {
+  u64 rows;
+  u64 columns;
+};
+__device__ __forceinline__ Operands operands_of(const Shared& shared, u32 slot, u32 group) {
+  const u32 w = shared.ring + slot * kBytesStage;
+  return {wgmma_descriptor((SWAP ? w + kBytesW : w) + first_row_of(group) * kChunkBytes),
+          wgmma_descriptor(SWAP ? w : w + kBytesW)};
+}
+// What lies between two chunks of each, two row blocks, and steps of 32 elements; a descriptor counts 16 bytes.
+constexpr u32 kNextRows = kRows * kChunkBytes >> 4;
+constexpr u32 kNextColumns = kColumns * kChunkBytes >> 4;
+constexpr u32 kNextBlock = 64 * kChunkBytes >> 4;
+constexpr u32 kNextStep = 32 >> 4;
+
+// A tile's sums. A slot is given back when its multiplications have ended; the next ones have been issued by then.
+#if PRECISE
+// A unit: 128 elements of K of one row block and one of PIECES pieces of the columns, multiplied into a set of sums of its
+// own and then promoted, added to the tile's. With two such sets (PARTS 2) the stage's next unit is multiplied meanwhile;
+// with one, or at a stage's end, other warpgroups multiply (ptxas keeps no multiplication under way across the loop's end
+// while registers are read). A set is a piece large, which leaves registers for large tiles.
+constexpr u32 kUnits = kChunks * kRowBlocks * PIECES;  // Of a stage.
+constexpr u32 kPieceSums = kSums / PIECES;
+static_assert(kPieceSums * PIECES == kSums && kPieceSums % 4 == 0, "whole instructions' columns a piece");
+static_assert(PARTS == 1 || (PARTS == 2 && kUnits >= 2), "sets take turns within a stage");
+
+__device__ __forceinline__ void begin_unit(float (&part)[kPieceSums], const Operands& operands, u32 unit) {
+  const u32 piece = unit % PIECES;
+  const u32 block = unit / PIECES % kRowBlocks;
+  const u32 chunk = unit / PIECES / kRowBlocks;
+  wgmma_fence();
+#pragma unroll
+  for (u32 step = 0; step < 4; ++step) {
+    wgmma(part, operands.rows + chunk * kNextRows + block * kNextBlock + kNextStep * step,
+          operands.columns + chunk * kNextColumns + piece * (kNextColumns / PIECES) + kNextStep * step, step == 0 ? 0 : 1);
+  }
+  wgmma_commit();
+}
+__device__ __forceinline__ void promote(float (&sums)[kRowBlocks][kSums], const float (&part)[kPieceSums], u32 unit) {
+#pragma unroll
+  for (u32 i = 0; i < kPieceSums; ++i) sums[unit / PIECES % kRowBlocks][unit % PIECES * kPieceSums + i] += part[i];
+}
+
+__device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 stages, const Tile& tile, u32 group,
+                                         const Shared& shared, Place& place) {
+  if (PINGPONG && tile.turn != 0) await_turn(group);
+  float parts[PARTS][kPieceSums];
+#pragma unroll
+  for (u32 r = 0; r < kRowBlocks; ++r) {
+#pragma unroll
+    for (u32 i = 0; i < kSums; ++i) sums[r][i] = 0.0f;
+  }
+#pragma unroll
+  for (u32 part = 0; part < PARTS; ++part) {
+#pragma unroll
+    for (u32 i = 0; i < kPieceSums; ++i) parts[part][i] = 0.0f;
+  }
+  for (u32 s = 0; s < stages; ++s) {
+    barrier_wait(shared.full + 8 * place.slot, place.parity);
+    const Operands operands = operands_of(shared, place.slot, group);
+    if constexpr (PARTS == 2) begin_unit(parts[0], operands, 0);
+#pragma unroll
+    for (u32 unit = 0; unit < kUnits; ++unit) {
+      if constexpr (PARTS == 1) begin_unit(parts[0], operands, unit);
+      if (PARTS == 2 && unit + 1 < kUnits) {
+        begin_unit(parts[(unit + 1) % PARTS], operands, unit + 1);
+        wgmma_wait_for<1>(parts[unit % PARTS]);
+      } else {
+        wgmma_wait_for<0>(parts[unit % PARTS]);
+      }
+      if (unit + 1 == kUnits) release(shared, place.slot);
+      promote(sums, parts[unit % PARTS], unit);
+    }
+    place.next();
+  }
+  if (PINGPONG && !tile.last) pass_turn(group);
+}
+#else
 __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 stages, const Tile& tile, u32 group,
                                          const Shared& shared, Place& place) {
   if (PINGPONG && tile.turn != 0) await_turn(group);
@@ -281,61 +359,10 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
 #pragma unroll
     for (u32 i = 0; i < kSums; ++i) sums[r][i] = 0.0f;
   }
-#if PRECISE
-  constexpr u32 kParts = kChunks < 2 ? kChunks : 2;
-  float parts[kParts][kRowBlocks][kSums];
-#pragma unroll
-  for (u32 part = 0; part < kParts; ++part) {
-#pragma unroll
-    for (u32 r = 0; r < kRowBlocks; ++r) {
-#pragma unroll
-      for (u32 i = 0; i < kSums; ++i) parts[part][r][i] = 0.0f;
-    }
-  }
-#else
   u32 slot_before = 0;
-#endif
   for (u32 s = 0; s < stages; ++s) {
     barrier_wait(shared.full + 8 * place.slot, place.parity);
-    const u32 w = shared.ring + place.slot * kBytesStage;
-    const u64 rows = wgmma_descriptor((SWAP ? w + kBytesW : w) + first_row_of(group) * kChunkBytes);
-    const u64 columns = wgmma_descriptor(SWAP ? w : w + kBytesW);
-    // Of row block r, chunk c, and step of 32 elements; a descriptor counts 16 bytes.
-    constexpr u32 kStep = 32 >> 4;
-    constexpr u32 kChunkRows = kRows * kChunkBytes;
-    constexpr u32 kChunkColumns = kColumns * kChunkBytes;
-#if PRECISE
-#pragma unroll
-    for (u32 c = 0; c <= kChunks; ++c) {
-      if (c < kChunks) {
-        wgmma_fence();
-#pragma unroll
-        for (u32 r = 0; r < kRowBlocks; ++r) {
-#pragma unroll
-          for (u32 step = 0; step < 4; ++step) {
-            wgmma(parts[c % kParts][r], rows + (c * kChunkRows + r * 64 * kChunkBytes >> 4) + kStep * step,
-                  columns + (c * kChunkColumns >> 4) + kStep * step, step == 0 ? 0 : 1);
-          }
-        }
-        wgmma_commit();
-      }
-      if (c == 0) continue;
-#pragma unroll
-      for (u32 r = 0; r < kRowBlocks; ++r) {
-        if (c < kChunks) {
-          wgmma_wait_for<1>(parts[(c - 1) % kParts][r]);
-        } else {
-          wgmma_wait_for<0>(parts[(c - 1) % kParts][r]);
-        }
-      }
-      if (c == kChunks) release(shared, place.slot);
-#pragma unroll
-      for (u32 r = 0; r < kRowBlocks; ++r) {
-#pragma unroll
-        for (u32 i = 0; i < kSums; ++i) sums[r][i] += parts[(c - 1) % kParts][r][i];
-      }
-    }
-#else
+    const Operands operands = operands_of(shared, place.slot, group);
     wgmma_fence();
 #pragma unroll
     for (u32 c = 0; c < kChunks; ++c) {
@@ -343,8 +370,8 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
       for (u32 step = 0; step < 4; ++step) {
 #pragma unroll
         for (u32 r = 0; r < kRowBlocks; ++r) {
-          wgmma(sums[r], rows + (c * kChunkRows + r * 64 * kChunkBytes >> 4) + kStep * step,
-                columns + (c * kChunkColumns >> 4) + kStep * step, 1);
+          wgmma(sums[r], operands.rows + c * kNextRows + r * kNextBlock + kNextStep * step,
+                operands.columns + c * kNextColumns + kNextStep * step, 1);
         }
       }
     }
@@ -352,16 +379,14 @@ __device__ __forceinline__ void multiply(float (&sums)[kRowBlocks][kSums], u32 s
     wgmma_wait_all_but_last();
     if (s > 0) release(shared, slot_before);
     slot_before = place.slot;
-#endif
     place.next();
   }
   if (PINGPONG && !tile.last) pass_turn(group);
-#if !PRECISE
 #pragma unroll
   for (u32 r = 0; r < kRowBlocks; ++r) wgmma_wait_for<0>(sums[r]);
   release(shared, slot_before);
-#endif
 }
+#endif
 
 // The scales of a tile on their way from memory: asked for before its multiplications, needed behind them.
 struct Scales {

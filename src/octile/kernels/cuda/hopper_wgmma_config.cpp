@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kRegistersPerSm = 65536;
 constexpr int kMostRowBlocks = 3;
+constexpr int kMostPieces = 4;
 // ptxas wants every operand of one instruction within the registers that a thread starts with.
 constexpr int kMostColumnsOfThreeGroups = 192;
 
@@ -98,8 +99,40 @@ std::int64_t WgmmaTile::shared_bytes(DType out_dtype) const noexcept {
 
 int WgmmaTile::registers(Accumulate accumulate) const noexcept {
   constexpr int kBesideSums = 36;  // Seen with no spills: 27 to 36, and two more for each row block.
-  const int sets = accumulate == Accumulate::precise ? 1 + std::min(block_k / 128, 2) : 1;
-  return sets * row_blocks() * columns() / 2 + kBesideSums + 2 * row_blocks();
+  const int held = row_blocks() * columns() / 2 + kBesideSums + 2 * row_blocks();
+  if (accumulate != Accumulate::precise) {
+    return held;
+  }
+  if (const Promotion promotion = promotion_of(*this); promotion.pieces != 0) {
+    return held + promotion.sets * columns() / 2 / promotion.pieces;
+  }
+  int pieces = kMostPieces;  // The most that there may be, which do not fit either.
+  while (columns() % (8 * pieces) != 0 && pieces > 1) {
+    --pieces;
+  }
+  return held + columns() / 2 / pieces;
+}
+
+Promotion promotion_of(const WgmmaTile& tile) noexcept {
+  // Of a piece, where two sets take turns: narrower multiplications wait for shared memory, and one set with wider ones was
+  // faster (3 to 4 % with 128 instead of 64).
+  constexpr int kFewestColumns = 96;
+  const int held = tile.registers(Accumulate::fast);
+  const auto fits = [&](int pieces, int sets) {
+    return tile.columns() % (8 * pieces) == 0 && held + sets * tile.columns() / 2 / pieces <= tile.most_registers();
+  };
+  for (int pieces = 1; pieces <= kMostPieces; ++pieces) {
+    const bool several = tile.block_k / 128 * tile.row_blocks() * pieces >= 2;  // Units of a stage.
+    if (several && (pieces == 1 || tile.columns() / pieces >= kFewestColumns) && fits(pieces, 2)) {
+      return {pieces, 2};
+    }
+  }
+  for (int pieces = 1; pieces <= kMostPieces; ++pieces) {
+    if (fits(pieces, 1)) {
+      return {pieces, 1};
+    }
+  }
+  return {};
 }
 
 int WgmmaTile::most_registers() const noexcept {
@@ -171,6 +204,7 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
 
 std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, Accumulate accumulate, WeightLayout layout) {
   const int out_type = out_dtype == DType::bf16 ? 0 : (out_dtype == DType::fp16 ? 1 : 2);
+  const Promotion promotion = accumulate == Accumulate::precise ? promotion_of(tile) : Promotion{1, 1};
   return {format("BLOCK_SIZE_M={}", tile.tokens),
           format("BLOCK_SIZE_N={}", tile.channels),
           format("BLOCK_SIZE_K={}", tile.block_k),
@@ -179,6 +213,8 @@ std::vector<std::string> wgmma_defines(const WgmmaTile& tile, DType out_dtype, A
           format("PINGPONG={}", tile.in_turn ? 1 : 0),
           format("CLUSTER_M={}", tile.cluster_m),
           format("CLUSTER_N={}", tile.cluster_n),
+          format("PIECES={}", promotion.pieces),
+          format("PARTS={}", promotion.sets),
           format("SWAP={}", tile.swap ? 1 : 0),
           format("OUT_TYPE={}", out_type),
           format("PRECISE={}", accumulate == Accumulate::precise ? 1 : 0),

@@ -50,6 +50,13 @@ struct WgmmaTile {
   std::int64_t shared_bytes(DType out_dtype) const noexcept;  // Dynamic, of a block.
 };
 
+// How precise mode adds up: sets of sums of a piece of the columns each, one multiplied and one promoted, or a single one.
+struct Promotion {
+  int pieces = 0;  // 0: the tile's registers suffice for none.
+  int sets = 0;
+};
+Promotion promotion_of(const WgmmaTile& tile) noexcept;
+
 // Clusters' tiles along M and N.
 struct TileCounts {
   std::int64_t m = 0;
