@@ -46,25 +46,24 @@ class Clock:
         return [after - before for before, after in pairs]
 
 
-def step_of(model: torch.nn.Module, sequences: qwen3.Sequences, length: int, compiled: bool) -> Step:
+def step_of(model: torch.nn.Module, sequences: qwen3.Sequences, length: int) -> Step:
     """One step as it will be repeated: a captured graph on a GPU. `length` tokens are in the cache, and there is room for a few
     more."""
-    stepped = torch.compile(model, dynamic=False, fullgraph=True) if compiled else model
     device = sequences.token.device
     sequences.set_length(length)
     if device.type != "cuda":
-        sequences.step(stepped)
-        return lambda: sequences.step(stepped)
+        sequences.step(model)
+        return lambda: sequences.step(model)
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         for _ in range(_WARM_UPS):
-            sequences.step(stepped)
+            sequences.step(model)
     torch.cuda.current_stream(device).wait_stream(side)
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        sequences.step(stepped)
+        sequences.step(model)
     torch.cuda.synchronize(device)
     return graph.replay
 

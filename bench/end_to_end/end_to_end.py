@@ -2,8 +2,9 @@
 """Qwen3-8B end to end: what a decoding step, a generated token and the first one take with each kind of linear.
 
 transformers' model from its config with random weights, static cache, greedy, one CUDA graph of the eager forward a step
-(--compile: of what torch.compile makes of it). All variants share one model, one cache and all kernels but the linears'; they
-take turns in rounds, so that every ratio is of pairs (95 %, bootstrap over rounds).
+(--compile: of what torch.compile makes of it, as mode="reduce-overhead" would capture; prompts run eagerly). All variants share
+one model, one cache and all kernels but the linears'; they take turns in rounds, so that every ratio is of pairs (95 %,
+bootstrap over rounds).
 
     pip install . torch transformers
     python bench/end_to_end/end_to_end.py --json end_to_end.json
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 import decode
 import numpy as np
 import qwen3
+import regions
 import timeline
 import torch
 import transformers
@@ -78,9 +80,14 @@ class Run:
         self.device = torch.empty(0, device=arguments.device).device
         self.record: dict[str, Any] = {}
         self.models: dict[str, torch.nn.Module] = {}
+        self.stepped: dict[str, torch.nn.Module] = {}  # What runs a step: the models, or what they are compiled to.
+        self.capture_s = 0.0
         self.variants: list[str] = list(arguments.variants)
         self.failed: dict[str, str] = {}
         self.rows: dict[tuple[int, str], dict[str, Any]] = {}
+
+    def row(self, count: int, name: str) -> dict[str, Any]:
+        return self.rows.setdefault((count, name), {"concurrency": count, "variant": name})
 
     def save(self) -> None:
         if self.arguments.json:
@@ -88,10 +95,11 @@ class Run:
             record = {**self.record, "failed": self.failed, "seconds": seconds, "rows": list(self.rows.values())}
             self.arguments.json.write_text(records.written(records.rounded(record)), encoding="utf-8")
 
-    def is_late(self, share: float, what: str) -> bool:
-        late = time.perf_counter() - START > self.arguments.time_limit * share
+    def is_late(self, share: float, what: str, ahead: float = 0.0) -> bool:
+        """Whether, with the seconds that lie ahead, a share of the time limit is over: what comes then is left out."""
+        late = time.perf_counter() - START + ahead > self.arguments.time_limit * share
         if late:
-            say(f"{what} is left out: {share:.0%} of --time-limit {self.arguments.time_limit} are over")
+            say(f"{what} is left out: it would not end in {share:.0%} of --time-limit {self.arguments.time_limit}")
             self.record.setdefault("left_out", []).append(what)
         return late
 
@@ -117,7 +125,7 @@ class Run:
         model = qwen3.make_model(sizes, arguments.layers, self.device, arguments.seed)
         self.config = config = model.config
         max_m = min(most * arguments.prompt, arguments.max_m)
-        builder = variants.Builder(model, max_m, most, arguments.threads, arguments.compile, arguments.pdl)
+        builder = variants.Builder(model, max_m, most, arguments.threads, arguments.compile is not None, arguments.pdl)
         decode.synchronize(self.device)
 
         def make(name: str) -> torch.nn.Module:
@@ -127,6 +135,9 @@ class Run:
             return made
 
         self.models = self.without_failing("making it", make)
+        self.stepped = dict(self.models)
+        if arguments.compile:
+            self.stepped = {name: regions.compiled(its, arguments.compile) for name, its in self.models.items()}
         gc.collect()
         gc.freeze()  # Captures collect garbage, and would look at what stays each time.
         device_id = str(self.device)
@@ -142,7 +153,8 @@ class Run:
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "prompt_tokens": arguments.prompt,
             "new_tokens": arguments.new,
-            "compiled": arguments.compile,
+            "compiled": arguments.compile is not None,
+            "compiled_as": arguments.compile or "",
             "prepared_rows": max_m,
             "pdl": arguments.pdl,
             "variants": {name: variants.VARIANTS[name] for name in arguments.variants},
@@ -177,7 +189,7 @@ class Run:
         found = self.without_failing(f"a prompt at concurrency {count}", prefill)
         logits = {name: its for name, its in found.items() if its is not None}
         for name in found:
-            row = self.rows.setdefault((count, name), {"concurrency": count, "variant": name})
+            row = self.row(count, name)
             for other in ("bf16", "fp8_fused", "octile_fused"):
                 if name in logits and other in logits and other != name:
                     distance = (logits[name] - logits[other]).norm() / logits[other].norm()
@@ -185,23 +197,31 @@ class Run:
         say(f"concurrency {count}: prompts of all variants")
 
     def steps(self, sequences: qwen3.Sequences) -> dict[str, decode.Step]:
-        return self.without_failing(
-            f"capturing a step of {sequences.count}",
-            lambda name: decode.step_of(self.models[name], sequences, self.arguments.prompt, self.arguments.compile),
-        )
+        def capture(name: str) -> decode.Step:
+            start = time.perf_counter()
+            step = decode.step_of(self.stepped[name], sequences, self.arguments.prompt)
+            seconds = time.perf_counter() - start
+            say(f"captured {name} for {sequences.count} in {seconds:.1f} s")
+            self.row(sequences.count, name).setdefault("capture_s", seconds)
+            return step
+
+        start = time.perf_counter()
+        made = self.without_failing(f"capturing a step of {sequences.count}", capture)
+        self.capture_s = time.perf_counter() - start
+        return made
 
     def time_steps(self, steps: dict[str, decode.Step], sequences: qwen3.Sequences, count: int) -> None:
         arguments = self.arguments
         found = decode.step_rounds(steps, sequences, self.middle, arguments.rounds, arguments.steps)
         for name in found:
-            row = self.rows[count, name]
+            row = self.row(count, name)
             row["step_us"] = mean_interval(found[name])
             row["step_share"] = against_rivals(name, found)
         if "none" in found:
             linears = beyond(found)
             for name in linears:
-                self.rows[count, name]["beyond_rest_us"] = mean_interval(linears[name])
-                self.rows[count, name]["beyond_rest_share"] = against_rivals(name, linears)
+                self.row(count, name)["beyond_rest_us"] = mean_interval(linears[name])
+                self.row(count, name)["beyond_rest_share"] = against_rivals(name, linears)
         say(f"concurrency {count}: {', '.join(f'{name} {np.mean(values):.0f} us' for name, values in found.items())}")
         self.save()
 
@@ -218,7 +238,7 @@ class Run:
         for name in names:
             between_ms = np.asarray(gaps[name]) * 1e3
             seconds = sum(firsts[name]) + sum(gaps[name])
-            self.rows[count, name].update(
+            self.row(count, name).update(
                 generations=arguments.generations,
                 ttft_ms=float(np.median(firsts[name]) * 1e3),
                 tpot_ms=float(between_ms.mean()),
@@ -235,7 +255,7 @@ class Run:
         replays = decode.profile(steps, sequences, self.middle, self.arguments.profile_rounds)
         classes = {name: [timeline.attribute(replay) for replay in found] for name, found in replays.items()}
         for name, found in classes.items():
-            row = self.rows.setdefault((count, name), {"concurrency": count, "variant": name})
+            row = self.row(count, name)
             row["classes"] = {
                 kind: {
                     key: float(np.mean([entry[kind][key] for entry in found if kind in entry]))
@@ -251,7 +271,7 @@ class Run:
             found = {name: [timeline.linears_us(entry, measure) for entry in its] for name, its in classes.items()}
             linears = beyond(found) if "none" in found else found  # lm_head and RoPE's product are in all variants.
             for name in linears:
-                entry = self.rows[count, name].setdefault("linears", {})
+                entry = self.row(count, name).setdefault("linears", {})
                 entry[f"{measure}_us"] = mean_interval(linears[name])
                 entry[f"{measure}_share"] = against_rivals(name, linears)
         say(f"concurrency {count}: kernels of {self.arguments.profile_rounds} replays of each variant")
@@ -261,12 +281,12 @@ class Run:
         arguments = self.arguments
         self.load()
         for count in arguments.concurrency:
-            if self.is_late(0.8, f"concurrency {count}"):
+            # The code of one number of sequences takes about as long to compile as that of another.
+            if self.is_late(0.8, f"concurrency {count}", self.capture_s):
                 continue
             sequences = self.sequences(count)
             self.prefill_all(sequences, count)
             steps = self.steps(sequences)
-            say(f"concurrency {count}: steps captured")
             self.time_steps(steps, sequences, count)
             if arguments.generations and not self.is_late(0.7, f"generation at concurrency {count}"):
                 self.generate(steps, sequences, count)
@@ -346,7 +366,14 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=4, help="of each variant a round")
     parser.add_argument("--generations", type=int, default=1, help="of each variant; 0: none")
     parser.add_argument("--profile-rounds", type=int, default=6, help="of one replay of each variant; 0: none")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the step before it is captured")
+    parser.add_argument(
+        "--compile",
+        nargs="?",
+        const="model",
+        choices=["model", "layers"],
+        help="torch.compile the step before it is captured: as a whole (minutes for each variant and number of sequences), or "
+        "each layer, all by the same code",
+    )
     parser.add_argument("--max-m", type=int, default=LARGEST_CHUNK, help="rows that Octile prepares for, chunks of a prompt")
     parser.add_argument("--pdl", choices=["full", "off"], default="full", help="launch mode of Octile's kernels")
     parser.add_argument("--threads", type=int, default=8, help="that pack weights")

@@ -61,7 +61,12 @@ class Sequences:
     def prefill(self, model: torch.nn.Module) -> torch.Tensor:
         """Logits [count, vocabulary] behind the prompt; the token that they give is the next step's."""
         self.cache.reset()
-        return self._run(model, self.prompt)
+        logits = self._run(model, self.prompt)
+        for layer in self.cache.layers:
+            for tensor in (layer.keys, layer.values, layer.cumulative_length):
+                # transformers has compiled code for these very tensors alone: it would be compiled anew for each cache.
+                torch._dynamo.mark_static_address(tensor, guard=False)
+        return logits
 
     def step(self, model: torch.nn.Module) -> torch.Tensor:
         return self._run(model, self.token)

@@ -63,6 +63,16 @@ class TorchFp8Linear(torch.nn.Module):
         return y.view(*x.shape[:-1], -1)
 
 
+@torch.library.custom_op("octile_end_to_end::read", mutates_args=("rows",))
+def read(x: torch.Tensor, rows: torch.Tensor) -> None:
+    """Nothing, but a compiler has to make x for it, before rows may be read."""
+
+
+@read.register_fake
+def _read_fake(x: torch.Tensor, rows: torch.Tensor) -> None:
+    """As read."""
+
+
 class NoLinear(torch.nn.Module):
     """Rows that are there already, in the place of a product."""
 
@@ -72,6 +82,8 @@ class NoLinear(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         lead = x.shape[:-1]
+        if torch.compiler.is_compiling():
+            read(x, self.rows)  # Else all that makes x would be left out, as nothing uses it.
         return self.rows[: lead.numel()].view(*lead, -1)
 
 
@@ -160,8 +172,11 @@ class LastNorm(torch.nn.Module):
         self.norm = norm
 
     def forward(self, hidden_states: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        x, residual = hidden_states
-        return self.norm(residual + x)
+        return add_and_norm(self.norm, *hidden_states)
+
+
+def add_and_norm(norm: torch.nn.Module, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    return norm(residual + x)
 
 
 @dataclasses.dataclass
@@ -198,6 +213,15 @@ def copy_of(model: torch.nn.Module) -> torch.nn.Module:
     """The same modules anew, with the same tensors."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return copy.deepcopy(model, shared)
+
+
+def shallow_copy(model: torch.nn.Module) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """A causal LM with the same modules, and its inner model: what is put in their place there leaves the first as it is."""
+    made = copy.copy(model)
+    made._modules = dict(model._modules)
+    inner = made.model = copy.copy(model.model)
+    inner._modules = dict(model.model._modules)
+    return made, inner
 
 
 def replace_linears(layer: torch.nn.Module, codes: LayerCodes, make: MakeLinear) -> None:
@@ -274,10 +298,7 @@ class Builder:
         return made
 
     def _with_producers(self, fused: torch.nn.Module) -> torch.nn.Module:
-        made = copy.copy(fused)
-        made._modules = dict(fused._modules)
-        inner = made.model = copy.copy(fused.model)
-        inner._modules = dict(fused.model._modules)
+        made, inner = shallow_copy(fused)
         layers = []
         for layer in fused.model.layers:
             for linear in (layer.self_attn.qkv, layer.mlp.gate_up, layer.mlp.down_proj):
@@ -289,15 +310,15 @@ class Builder:
 
     def _without_linears(self) -> torch.nn.Module:
         made = copy_of(self.model)
-        rows: dict[int, torch.Tensor] = {}
+        rows: dict[tuple[str, int], torch.Tensor] = {}
         for layer in made.model.layers:
             for parent in (layer.self_attn, layer.mlp):
                 for name, linear in list(parent.named_children()):
                     if isinstance(linear, torch.nn.Linear):
                         n = linear.out_features
-                        if n not in rows:
-                            rows[n] = torch.randn((self.batch, n), device=self.device).bfloat16()
-                        setattr(parent, name, NoLinear(rows[n]))
+                        if (name, n) not in rows:
+                            rows[name, n] = torch.randn((self.batch, n), device=self.device).bfloat16()
+                        setattr(parent, name, NoLinear(rows[name, n]))
         return made
 
 

@@ -2,6 +2,7 @@
 """bench/end_to_end on the CPU and a tiny model: FP8 variants agree, a run records what it promises, and a GPU's timeline is
 read as it should be."""
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench" / "end_to_end"))
 import end_to_end  # noqa: E402
 import qwen3  # noqa: E402
+import regions  # noqa: E402
 import timeline  # noqa: E402
 import variants  # noqa: E402
 
@@ -34,6 +36,77 @@ def test_a_tiny_run_records_every_variant(tmp_path, capsys):
     assert set(record["kernels"]) == {"octile_off", "octile", "octile_fused"}
     assert record["failed"] == {}
     assert capsys.readouterr().out.count("\n") == 2 + len(rows)
+
+
+@pytest.fixture
+def four_layers(monkeypatch):
+    """Variants of a model of four layers, as wide as a trained one's, for up to 3 sequences. What is compiled runs in torch's
+    own operations: tracing and what it leaves out are as on a GPU, and no compiler is waited for."""
+    torch._dynamo.reset()
+    regions._region.cache_clear()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        model = qwen3.make_model(qwen3.TINY, 4, torch.device("cpu"), seed=1)
+        for parameter in model.model.layers.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(std=0.2)
+        yield variants.Builder(model, max_m=32, batch=3, threads=2, compiled=True)
+    torch._dynamo.reset()
+    regions._region.cache_clear()
+
+
+def with_a_prompt(model, count):
+    sequences = qwen3.Sequences(model.config, count, 7, 4, torch.device("cpu"))
+    sequences.prefill(model)
+    return sequences
+
+
+def step_of(its, sequences):
+    """Logits of a step, and how many graphs were compiled for it."""
+    sequences.set_length(7)
+    sequences.token.fill_(5)
+    torch._dynamo.utils.counters.clear()
+    return sequences.step(its).float(), torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp8_fused", "octile_fused", "octile_producers"])
+def test_compiled_layers_share_their_code_and_give_the_models_logits(four_layers, name):
+    model = four_layers.make(name)
+    compiled = regions.compiled(model, "layers")
+    for count in (1, 3):
+        sequences = with_a_prompt(model, count)
+        wanted, _ = step_of(model, sequences)
+        found, graphs = step_of(compiled, sequences)
+        assert graphs == 2  # All layers', and the last norm's.
+        assert (found - wanted).norm() <= 0.02 * wanted.norm()
+        assert step_of(compiled, with_a_prompt(model, count))[1] == 0  # Other caches are no other code.
+
+
+@pytest.mark.parametrize("how", ["layers", "model"])
+def test_what_stands_between_linears_stays_when_there_are_none(four_layers, how):
+    model = regions.compiled(four_layers.make("none"), how)
+    sequences = with_a_prompt(four_layers.model, 3)
+    step_of(model, sequences)
+    with torch.profiler.profile() as profiler:
+        step_of(model, sequences)
+    names = [event.name for event in profiler.events()]
+    assert sum(name == "octile_end_to_end::read" for name in names) == 4 * 7
+    assert (
+        sum(name == "aten::scaled_dot_product_attention" or name.startswith("aten::_scaled_dot_product") for name in names) >= 4
+    )
+    assert sum(name == "aten::silu" for name in names) == 4
+
+
+def test_a_compiled_run_says_so_and_leaves_out_what_would_come_late(tmp_path):
+    path = tmp_path / "end_to_end.json"
+    words = (
+        "--tiny --device cpu --compile layers --variants bf16,none --concurrency 1,2 --prompt 6 --new 6 --rounds 2 --steps 1"
+    )
+    end_to_end.main([*words.split(), "--time-limit", "0.02", "--json", str(path)])
+    record = json.loads(path.read_text())
+    assert record["compiled"] and record["compiled_as"] == "layers"
+    assert record["left_out"] == ["concurrency 1", "concurrency 2"]
 
 
 def test_a_variant_that_fails_is_left_out_and_said(tmp_path, monkeypatch, capsys):
