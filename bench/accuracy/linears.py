@@ -11,6 +11,7 @@ import contextlib
 import copy
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,8 @@ import octile.torch
 
 SWITCH = "OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE"
 # The first is what all are compared with.
-VARIANTS = ("fp32", "bf16", "ideal_fp8", "baseline", "octile_fast", "octile_precise")
+OF_OCTILE = ("baseline", "octile_fast", "octile_precise")
+VARIANTS = ("fp32", "bf16", "ideal_fp8", *OF_OCTILE)
 
 
 def call(linear: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -79,6 +81,11 @@ def with_bf16_weights(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
+def tables_for(tables: str, accumulate: str) -> str:
+    """The folder of tables of one kind of sums."""
+    return str(Path(tables) / accumulate) if tables else ""
+
+
 def make(variant: str, reference: torch.nn.Module, max_m: int, tables: str = "") -> torch.nn.Module:
     """A model that shares all but its linears with the reference."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*reference.parameters(), *reference.buffers())}
@@ -99,8 +106,13 @@ def make(variant: str, reference: torch.nn.Module, max_m: int, tables: str = "")
     if variant in ("bf16", "ideal_fp8"):
         return model
     options = {"baseline": {}, "octile_fast": {"accumulate": "fast"}, "octile_precise": {"accumulate": "precise"}}[variant]
+    if options and tables:
+        folder = tables_for(tables, options["accumulate"])
+        if not Path(folder).is_dir():  # On a CPU both kinds are one.
+            folder = tables_for(tables, "fast")
+        options["tables"] = folder
     with kill_switch("off" if variant == "baseline" else "on"):
-        octile.torch.quantize_(model, max_m=max_m, tables=tables, **options)
+        octile.torch.quantize_(model, max_m=max_m, **options)
     for module in model.modules():
         if isinstance(module, octile.torch.Linear):
             module.drop_host_copy()

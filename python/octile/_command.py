@@ -52,6 +52,7 @@ def tune(
     m: Iterable[int] | None = None,
     time_budget: str | None = None,
     tables: str | os.PathLike[str] | None = None,
+    accumulate: str | None = None,
     thorough: bool = False,
     resume: bool = False,
 ) -> str:
@@ -70,6 +71,7 @@ def tune(
         ("--m", None if m is None else ",".join(str(rows) for rows in m)),
         ("--time-budget", time_budget),
         ("--tables", tables),
+        ("--accumulate", accumulate),
     ):
         if value is not None:
             arguments += [option, str(value)]

@@ -157,6 +157,27 @@ TEST_F(MainJobTest, TuneFromALogTunesWhatWasRunHere) {
   EXPECT_EQ(run({"tune", "--from-log", path("missing")}).status, 2);
 }
 
+TEST_F(MainJobTest, PreciseSumsAreTunedIntoTablesThatSayThem) {
+  const auto accumulate_in = [&](const std::string& folder, std::vector<std::string> more) {
+    std::vector<std::string> command{"tune", "--n", "256", "--k", "128", "--m", "1", "--tables", path(folder)};
+    command.insert(command.end(), more.begin(), more.end());
+    const RunResult tuned = run(command);
+    EXPECT_EQ(tuned.status, 0) << tuned.err;
+    for (const auto& file : std::filesystem::directory_iterator(path(folder))) {
+      if (file.path().string().ends_with(".octile.json")) {
+        return Json::parse(read_file(file.path()), nullptr, false)["key"]["accumulate"].get<std::string>();
+      }
+    }
+    return std::string();
+  };
+  EXPECT_EQ(accumulate_in("default", {}), "fast");
+  EXPECT_EQ(accumulate_in("fast", {"--accumulate", "fast"}), "fast");
+  EXPECT_EQ(accumulate_in("precise", {"--accumulate", "precise"}), "precise");
+  const RunResult wrong = run({"tune", "--n", "256", "--k", "128", "--accumulate", "exact"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, testing::AllOf(HasSubstr("--accumulate"), HasSubstr("exact"), HasSubstr("precise")));
+}
+
 TEST_F(MainJobTest, DevicesAreTakenAsAListAndEachOnce) {
   const std::vector<std::string> tune{"tune", "--n", "256", "--k", "128", "--m", "1", "--tables", path("tables")};
   const auto run_on = [&](std::vector<std::string> more) {

@@ -154,6 +154,16 @@ void add_pdl(CLI::App& command, std::string& pdl) {
       ->check(CLI::IsMember({"off", "consume", "full"}).description(""));
 }
 
+void add_accumulate(CLI::App& command, std::string& accumulate) {
+  command
+      .add_option(
+          "--accumulate", accumulate,
+          "Sums of a GPU's products: fast (default), as its tensor cores keep them; precise: promoted to fp32 as they "
+          "grow. A CPU has one kind")
+      ->type_name("{fast,precise}")
+      ->check(CLI::IsMember({"fast", "precise"}).description(""));
+}
+
 void add_max_sms(CLI::App& command, std::int64_t& max_sms) {
   add_parsed<parse_sms>(
       command, "--max-sms", max_sms, "COUNT",
@@ -179,6 +189,7 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
       ->type_name("DIR");
   add_scope(*command, args.tune.measure.scope);
   add_pdl(*command, args.tune.measure.pdl);
+  add_accumulate(*command, args.tune.measure.accumulate);
   add_max_sms(*command, args.tune.measure.max_sms);
   add_layout(
       *command, args.tune.measure.layout,
@@ -246,6 +257,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_search_path(*command, args.bench.measure.tables);
   add_scope(*command, args.bench.measure.scope);
   add_pdl(*command, args.bench.measure.pdl);
+  add_accumulate(*command, args.bench.measure.accumulate);
   add_max_sms(*command, args.bench.measure.max_sms);
   add_layout(*command, args.bench.measure.layout, kServedLayout);
   add_json(*command, args.bench.measure.json, "the rows");

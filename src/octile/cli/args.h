@@ -35,6 +35,7 @@ struct MeasureArgs {
   std::vector<std::int64_t> m_list;  // Empty: the device's default.
   std::string scope = "linear";
   std::string pdl = "full";
+  std::string accumulate;  // Empty: the device's default.
   std::string layout = "automatic";
   std::int64_t max_sms = 0;  // 0: no limit.
   double time_budget_s = 0;  // 0: none.

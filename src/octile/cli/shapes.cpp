@@ -62,6 +62,16 @@ Expected<Device> find_device_or_name(const std::string& id, const std::string& d
 
 namespace {
 
+// A checked option: one of two names, or empty.
+Accumulate accumulate_named(std::string_view name) {
+  for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+    if (name == to_string(accumulate)) {
+      return accumulate;
+    }
+  }
+  return Accumulate::device_default;
+}
+
 // A checked option: one of the three names.
 Pdl pdl_named(std::string_view name) {
   return name == to_string(Pdl::off) ? Pdl::off : (name == to_string(Pdl::consume) ? Pdl::consume : Pdl::full);
@@ -85,6 +95,7 @@ void fill_options(const MeasureArgs& args, const std::string& command_line, RunO
   options.seed = args.seed;
   options.scope = args.scope;
   options.pdl = pdl_named(args.pdl);
+  options.accumulate = accumulate_named(args.accumulate);
   options.layout = layout_named(args.layout);
   options.max_sms = static_cast<int>(args.max_sms);
   options.command_line = command_line;
