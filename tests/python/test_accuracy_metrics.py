@@ -103,9 +103,17 @@ def test_blocks_are_spread_over_the_text_and_do_not_overlap():
 
 
 def test_sentences_are_whole_different_and_of_the_manual():
-    found = texts.sentences(texts.manual(), 50)
+    found = texts.sentences(texts.read(None), 50)
     assert len(set(found)) == 50
     assert all(40 <= len(sentence) <= 200 and sentence[-1] in ".?!" for sentence in found)
+
+
+def test_another_text_is_read_and_named(tmp_path):
+    path = tmp_path / "their-manual.txt"
+    path.write_text("Caf\u00e9s are open.\n", encoding="utf-8")
+    assert texts.read(path) == "Caf\u00e9s are open.\n"
+    assert texts.provenance("x", path)["source"] == "their-manual.txt"
+    assert "of Python 3." in texts.provenance("x", None)["source"]
 
 
 def test_the_tables_of_the_guide_are_the_records():
