@@ -172,6 +172,8 @@ TEST_F(VendorFinds, WhatTheTableMeasuredLaterStays) {
   table_.entries[0].date.clear();
   table_.provenance["date"] = "2026-11-03T00:00:00Z";
   EXPECT_EQ(finds(), 0U);
+  table_.provenance["date"] = record_.result.date;  // The second in which the bench began: it found this entry there.
+  EXPECT_EQ(finds(), 1U);
 }
 
 TEST_F(VendorFinds, WhatContradictsItselfOrTheTableIsAnErrorThatNamesIt) {

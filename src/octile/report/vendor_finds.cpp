@@ -52,13 +52,14 @@ bool compares_with(const TableEntry* entry, const BenchRow& row) {
          entry->config == row.chosen_config;
 }
 
-// Entries that say no date were measured at their table's.
+// Entries that say no date were measured at their table's. A bench is dated by its start: what was measured in that second was
+// there before.
 bool was_measured_since(const TileTable& table, const TableEntry* entry, const std::string& date) {
   const auto of_table = table.provenance.find("date");
   if (entry == nullptr || (entry->date.empty() && of_table == table.provenance.end())) {
     return false;
   }
-  return (entry->date.empty() ? of_table->second : entry->date) >= date;
+  return (entry->date.empty() ? of_table->second : entry->date) > date;
 }
 
 Expected<void> check_algorithm(const BenchRow& row, std::string_view kernel, const TableKey& key) {
