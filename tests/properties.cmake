@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Properties of the CPU's kernels on shapes, types and values that RapidCheck draws (Debian: librapidcheck-dev).
+# Properties of the kernels on shapes, types and values that RapidCheck draws (Debian: librapidcheck-dev).
 find_path(OCTILE_RAPIDCHECK_INCLUDE_DIR rapidcheck.h)
 find_library(OCTILE_RAPIDCHECK_LIBRARY rapidcheck)
 mark_as_advanced(OCTILE_RAPIDCHECK_INCLUDE_DIR OCTILE_RAPIDCHECK_LIBRARY)
@@ -11,6 +11,7 @@ file(GLOB octile_property_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/prop
 add_executable(property_tests ${octile_property_tests})
 target_link_libraries(property_tests PRIVATE octile_test_support GTest::gtest_main ${OCTILE_RAPIDCHECK_LIBRARY})
 octile_test_program(property_tests)
+target_compile_definitions(property_tests PRIVATE OCTILE_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_include_directories(property_tests SYSTEM PRIVATE ${OCTILE_RAPIDCHECK_INCLUDE_DIR})
 add_dependencies(core_test_programs property_tests)
 add_test(NAME properties COMMAND property_tests)

@@ -28,6 +28,8 @@ constexpr std::int64_t kM = 5;
 // Static, so that the only allocations that can fail are the library's. 1.5 in e4m3 is 0x3C, 0.5 in bf16 is 0x3F00.
 std::uint8_t codes[kN * kK];           // NOLINT
 float scales[kN];                      // NOLINT
+std::uint8_t unpacked_codes[kN * kK];  // NOLINT
+float unpacked_scales[kN];             // NOLINT
 std::uint16_t x[kM * kK];              // NOLINT
 std::uint16_t y[kM * kN];              // NOLINT
 alignas(256) char workspace[1 << 16];  // NOLINT
@@ -130,16 +132,34 @@ bool cpu_goes_on(const octile::Fp8Linear& cpu) {
   return run(cpu) && is_right();
 }
 
-// Whatever the device of `linear` answers; the first refusal is printed.
-int use_until_refused(octile::Fp8Linear& linear, bool gone) {
+// The codes and scales from the device, which must be those that it was given.
+octile::Expected<void> unpack(const octile::Fp8Weight& weight) {
+  std::fill(std::begin(unpacked_codes), std::end(unpacked_codes), std::uint8_t{0});
+  std::fill(std::begin(unpacked_scales), std::end(unpacked_scales), 0.0F);
+  const auto done = weight.unpack({unpacked_codes, 0, unpacked_scales, octile::SourceMemory::host});
+  if (done &&
+      (std::memcmp(unpacked_codes, codes, sizeof codes) != 0 || std::memcmp(unpacked_scales, scales, sizeof scales) != 0)) {
+    std::fputs("fault_target: unpack() gave other codes or scales\n", stderr);
+    std::_Exit(3);
+  }
+  return done;
+}
+
+// Whatever `device`, that of `linear`, answers; the first refusal is printed.
+int use_until_refused(octile::Fp8Linear& linear, const char* device, bool gone) {
   octile::Fp8Weight weight = linear.weight();
   octile::Expected<void> first = {};
   for (int i = 0; i < 3; ++i) {
     const auto ran = run(linear);
     const auto updated = weight.update(source_of_codes());
-    for (const auto* result : {&ran, &updated}) {
+    const auto unpacked = unpack(weight);
+    for (const auto* result : {&ran, &updated, &unpacked}) {
       if (gone && !first && *result) {
         std::fputs("fault_target: a call went well on a device that is gone\n", stderr);
+        return 3;
+      }
+      if (!*result && result->error().message.find(device) == std::string::npos) {
+        std::fprintf(stderr, "fault_target: a refusal does not name %s: %s\n", device, result->error().message.c_str());
         return 3;
       }
       if (first && !*result) {
@@ -173,7 +193,7 @@ int run_beside(const char* device, bool gone) {
     return 3;
   }
   auto linear = prepared_linear(device);
-  const int status = linear ? use_until_refused(*linear, gone) : refused(linear.error());
+  const int status = linear ? use_until_refused(*linear, device, gone) : refused(linear.error());
   if (status == 3 || !cpu_goes_on(*cpu)) {
     return 3;
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include <gmock/gmock.h>
 
@@ -59,7 +60,18 @@ cli::RunResult FaultTest::run_with(const Work& work, const std::vector<std::stri
   return result;
 }
 
-int FaultTest::inject(const Fault& fault, const Work& work) {
+std::uint64_t FaultTest::calls_of(const std::string& group, const Work& work) {
+  bool failed = false;
+  const Fault never{group, 0};
+  work.reset();
+  run_with(work, work.arguments, &never, std::numeric_limits<std::uint64_t>::max(), failed);
+  const std::string state = cli::read_file(path("fault_state"));
+  std::uint64_t calls = 0;
+  std::memcpy(&calls, state.data(), std::min(state.size(), sizeof calls));
+  return calls;
+}
+
+int FaultTest::inject(const Fault& fault, const Work& work, const Places& places) {
   bool failed = false;
   work.reset();
   const cli::RunResult clean = run_with(work, work.arguments, nullptr, 0, failed);
@@ -67,7 +79,7 @@ int FaultTest::inject(const Fault& fault, const Work& work) {
   work.check("without a fault");
   int faults = 0;
   int terminated = 0;
-  for (std::uint64_t nth = 1;; nth = next_place(nth)) {
+  for (std::uint64_t nth = places.first;; nth = places.stride > 0 ? nth + places.stride : next_place(nth)) {
     const std::string trace = "call " + std::to_string(nth) + " of " + fault.group +
                               (fault.and_all_after ? " and all after" : "") + " fails with " + std::strerror(fault.error);
     SCOPED_TRACE(trace);

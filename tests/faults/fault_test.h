@@ -35,11 +35,19 @@ struct Work {
   std::vector<std::string> arguments_again = {};
 };
 
+// Which of the calls fail, one a run: from `first` on every `stride`-th, or a sample that thins out (stride 0).
+struct Places {
+  std::uint64_t first = 1;
+  std::uint64_t stride = 0;
+};
+
 class FaultTest : public cli::CommandTest {
  protected:
   // Every run must end by itself with status 0 or 1: 1 with a message, 0 with the result of a run without a fault or with a
   // warning; and a run without a fault afterwards must succeed. Returns how many faults were injected.
-  int inject(const Fault& fault, const Work& work);
+  int inject(const Fault& fault, const Work& work, const Places& places = {});
+  // Calls of `group` in a run without a fault.
+  std::uint64_t calls_of(const std::string& group, const Work& work);
 
  private:
   cli::RunResult run_with(const Work& work, const std::vector<std::string>& arguments, const Fault* fault, std::uint64_t nth,

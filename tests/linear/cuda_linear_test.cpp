@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fp8Linear on a GPU, from a table file to the numbers: every kind of choice, and the bits that are promised. Skipped
 // without a GPU that cuBLASLt's row-wise mode serves.
+#include "cuda_table.h"
 #include "layer.h"
 #include "octile/core/env.h"
-#include "octile/kernels/backend.h"
 #include "octile/kernels/cuda/cublaslt.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "octile/kernels/cuda/hopper_decode_family.h"
 #include "support/gpu.h"
-#include "table_directory.h"
-#include "tables.h"
 
 #include <gtest/gtest.h>
 
@@ -21,9 +19,9 @@ namespace octile {
 namespace {
 
 using cuda::CurrentContext;
+using test::CudaTable;
 using test::DeviceBytes;
 using test::Inputs;
-using test::TableDirectory;
 using test::Weights;
 
 constexpr std::int64_t kN = 512;
@@ -33,39 +31,14 @@ class CudaLinear : public testing::Test {
  protected:
   void SetUp() override {
     OCTILE_REQUIRE_GPU();
-    device_ = find_device(test::gpu().context->info.id).value();
-    if (const auto vendor = cuda::cublaslt_family().available(device_.info); !vendor) {
+    table_.device = test::gpu().context->info;
+    if (const auto vendor = cuda::cublaslt_family().available(table_.device); !vendor) {
       GTEST_SKIP() << vendor.error().message;
     }
-    problem_.n = kN;
-    problem_.k = kK;
   }
 
-  TableEntry entry_of(const KernelFamily& family, std::int64_t lo, std::int64_t hi, TileConfig config) const {
-    TableEntry entry = test::entry(lo, hi, std::string(family.name()), 0, 1.5);
-    entry.config = std::move(config);
-    entry.kernel_source_hash = family.source_hash();
-    entry.vendor_version = family.version();
-    entry.us = 1.0;
-    entry.baseline_us = 1.5;
-    return entry;
-  }
-  TableEntry heuristic_entry(const char* family_name, std::int64_t lo, std::int64_t hi) const {
-    const KernelFamily& family = *find_family(family_name);
-    return entry_of(family, lo, hi, family.heuristic(device_.info, problem_, hi));
-  }
-  void write_table(std::vector<TableEntry> entries) {
-    TileTable table = test::own_table(device_.info, problem_, std::move(entries));
-    table.key.weight_layout = cuda::cublaslt_family().layout();
-    table.key.numerics = to_string(problem_.numerics);
-    tables_.write(table);
-  }
   Fp8Linear linear_of(std::int64_t max_m, const LinearOptions& options = {}) {
-    WeightOptions weight_options;
-    weight_options.device = device_.info.id;
-    weight_options.tables = tables_.path();
-    weight_options.numerics = problem_.numerics;
-    auto weight = Fp8Weight::create(weights_.source(), weight_options);
+    auto weight = Fp8Weight::create(weights_.source(), table_.options());
     EXPECT_TRUE(weight) << weight.error().message;
     auto linear = Fp8Linear::create(*weight, options);
     EXPECT_TRUE(linear) << linear.error().message;
@@ -118,18 +91,16 @@ class CudaLinear : public testing::Test {
     test::expect_close(weights_, x, bias, {y.data(), DType::bf16, x.m, kN, kN, 1});
   }
 
-  Device device_;
-  Problem problem_;
+  CudaTable table_{kN, kK};
   Weights weights_{kN, kK};
-  TableDirectory tables_;
   testing::ScopedTrace trace_{__FILE__, __LINE__, test::seed_text()};
 };
 
 TEST_F(CudaLinear, EveryKindOfChoiceServesTheIntervalThatExplainNamesAndIsRight) {
-  const auto searched = cuda::cublaslt_family().space(device_.info, problem_, 16);
+  const auto searched = cuda::cublaslt_family().space(table_.device, table_.problem, 16);
   ASSERT_GE(searched.size(), 2U) << "the own choice, and one that was found";
-  write_table({heuristic_entry("ada_mma", 1, 4), heuristic_entry("hopper_decode", 5, 8),
-               entry_of(cuda::cublaslt_family(), 9, 16, searched[1]), test::baseline_entry(17, 32)});
+  table_.write({table_.heuristic_entry("ada_mma", 1, 4), table_.heuristic_entry("hopper_decode", 5, 8),
+                table_.entry_of(cuda::cublaslt_family(), 9, 16, searched[1]), test::baseline_entry(17, 32)});
   const Fp8Linear linear = linear_of(100);
   const std::vector<float> bias = test::normals(kN);
   LinearOptions options;
@@ -158,7 +129,7 @@ TEST_F(CudaLinear, EveryKindOfChoiceServesTheIntervalThatExplainNamesAndIsRight)
 }
 
 TEST_F(CudaLinear, WhereOursWonEverywhereTheHeuristicFillsTheGaps) {
-  write_table({heuristic_entry("ada_mma", 2, 2), heuristic_entry("hopper_decode", 16, 16)});
+  table_.write({table_.heuristic_entry("ada_mma", 2, 2), table_.heuristic_entry("hopper_decode", 16, 16)});
   const Fp8Linear linear = linear_of(64);
   for (const std::int64_t m : {1, 3, 15, 17, 64}) {
     const Explanation explanation = linear.explain(m);
@@ -168,7 +139,7 @@ TEST_F(CudaLinear, WhereOursWonEverywhereTheHeuristicFillsTheGaps) {
 }
 
 TEST_F(CudaLinear, WithTheKillSwitchOffTheBitsAreThoseOfCallingCublasLtDirectly) {
-  write_table({heuristic_entry("ada_mma", 1, 1000)});
+  table_.write({table_.heuristic_entry("ada_mma", 1, 1000)});
   const env::ScopedOverride off("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE", "off");
   const Fp8Linear linear = linear_of(512);
   for (const std::int64_t m : {1, 2, 16, 17, 64, 200, 512}) {
@@ -180,14 +151,14 @@ TEST_F(CudaLinear, WithTheKillSwitchOffTheBitsAreThoseOfCallingCublasLtDirectly)
 }
 
 TEST_F(CudaLinear, InTheBaselinesNumericsATunedLinearHasCublasLtsBitsAtEveryM) {
-  problem_.numerics = Numerics::baseline;
-  if (const auto ours = cuda::hopper_decode_family().available(device_.info); !ours) {
+  table_.problem.numerics = Numerics::baseline;
+  if (const auto ours = cuda::hopper_decode_family().available(table_.device); !ours) {
     GTEST_SKIP() << ours.error().message;
   }
-  const auto searched = cuda::cublaslt_family().space(device_.info, problem_, 64);
+  const auto searched = cuda::cublaslt_family().space(table_.device, table_.problem, 64);
   ASSERT_GE(searched.size(), 2U);
-  write_table({heuristic_entry("hopper_decode", 1, 8), heuristic_entry("hopper_decode", 9, 33),
-               entry_of(cuda::cublaslt_family(), 34, 100, searched[1])});
+  table_.write({table_.heuristic_entry("hopper_decode", 1, 8), table_.heuristic_entry("hopper_decode", 9, 33),
+                table_.entry_of(cuda::cublaslt_family(), 34, 100, searched[1])});
   const Fp8Linear linear = linear_of(100);
   EXPECT_EQ(linear.explain(8).choice, "tile") << linear.explain(8).reason;
   EXPECT_EQ(linear.explain(64).choice, "vendor") << linear.explain(64).reason;

@@ -2,6 +2,7 @@
 // Lives of linears: thousands made and destroyed, destroyed while others run, used in a forked child.
 #include "cpu_table.h"
 #include "layer.h"
+#include "support/process_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,21 +26,7 @@ constexpr std::int64_t kN = 48;
 constexpr std::int64_t kK = 64;
 constexpr std::int64_t kM = 8;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // Keeps freed memory for a while, and finds leaks itself.
-constexpr int kCycles = 300;
-#else
-constexpr bool kSanitized = false;
-constexpr int kCycles = 10'000;
-#endif
-
-std::int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::int64_t size = 0;
-  std::int64_t resident = 0;
-  statm >> size >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
+constexpr int kCycles = test::kSanitized ? 300 : 10'000;
 
 Expected<Fp8Linear> linear_of(const Fp8Weight& weight) {
   auto linear = Fp8Linear::create(weight);
@@ -73,13 +59,13 @@ TEST_F(Lifetime, TenThousandCyclesTakeNoMemoryAway) {
   for (int i = 0; i < kCycles / 10; ++i) {
     cycle();
   }
-  const std::int64_t before = resident_bytes();
+  const std::int64_t before = test::resident_bytes();
   for (int i = 0; i < kCycles; ++i) {
     cycle();
   }
-  if (!kSanitized) {
+  if (!test::kSanitized) {
     // A leak of 64 bytes a cycle would be 640,000.
-    EXPECT_LT(resident_bytes() - before, 600'000);
+    EXPECT_LT(test::resident_bytes() - before, 600'000);
   }
 }
 

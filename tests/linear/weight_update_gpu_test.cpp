@@ -19,7 +19,9 @@ namespace octile {
 namespace {
 
 using cuda::CUstream;
+using test::bytes_of;
 using test::DeviceBytes;
+using test::Stream;
 
 constexpr std::int64_t kN = 4096;
 constexpr std::int64_t kK = 4096;
@@ -40,23 +42,6 @@ struct Pair {
     return result;
   }
 };
-
-struct Stream {
-  // A blocking stream: a download waits for it.
-  Stream() { EXPECT_EQ(driver().stream_create(&stream, 0), cuda::CUDA_SUCCESS); }
-  ~Stream() { EXPECT_EQ(driver().stream_destroy(stream), cuda::CUDA_SUCCESS); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  static const cuda::Driver& driver() { return *test::gpu().context->driver; }
-  cuda::CurrentContext current{*test::gpu().context};
-  CUstream stream = nullptr;
-};
-
-std::vector<unsigned char> bytes_of(const DeviceBytes& y) {
-  std::vector<unsigned char> bytes(static_cast<std::size_t>(y.bytes()));
-  y.download(bytes.data());
-  return bytes;
-}
 
 // Made before the calls whose overlap is tested: a fill between them would part them.
 std::vector<std::unique_ptr<DeviceBytes>> poisoned_outputs(int count, std::int64_t n) {

@@ -42,6 +42,24 @@ class DeviceBytes {
   std::int64_t bytes_;
 };
 
+std::vector<unsigned char> bytes_of(const DeviceBytes& memory);
+
+// Bytes of gpu()'s memory that nobody has, by the driver's own account; other programs on the device change them, too.
+std::int64_t free_device_bytes();
+
+// A stream of gpu(), whose context is current on this thread while the object lives. A blocking one unless flags say
+// otherwise: a download waits for it.
+struct Stream {
+  explicit Stream(unsigned flags = 0);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  static const cuda::Driver& driver() { return *gpu().context->driver; }
+  void synchronize() const;
+  cuda::CurrentContext current{*gpu().context};
+  cuda::CUstream stream = nullptr;
+};
+
 }  // namespace octile::test
 
 #define OCTILE_REQUIRE_GPU() \

@@ -4,12 +4,13 @@
 
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/family.h"
-#include "octile/quant/reference.h"
 #include "support/gpu.h"
+#include "support/product_oracle.h"
 #include "support/random.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,10 +57,8 @@ class ProductCase {
 
  private:
   void compute_reference();  // Of the codes as uploaded last.
-  void expect_every_element_right(const std::vector<unsigned char>& y) const;
 
-  Reference reference_;             // [m, n], and
-  std::vector<double> magnitudes_;  // the values of the same of |x| and |w|, without bias.
+  std::optional<ProductOracle> oracle_;
   std::unique_ptr<DeviceBytes> device_x_, device_sx_, device_bias_;
   std::shared_ptr<PackedWeight> weight_;
 };

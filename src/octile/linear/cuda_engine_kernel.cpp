@@ -79,7 +79,7 @@ class CudaEngineKernel final : public Kernel {
     if (const cuda::CUresult result =
             cuda::copy_rows_async(*context_->driver, compact, problem_.k, codes.codes, codes.stride, problem_.k, m, stream);
         result != cuda::CUDA_SUCCESS) {
-      return cuda::driver_error(*context_->driver, result, "copying the rows of the codes");
+      return cuda::device_error(*context_, result, "copying the rows of the codes");
     }
     codes.codes = compact;
     codes.stride = problem_.k;

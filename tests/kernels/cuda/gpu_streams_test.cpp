@@ -4,6 +4,7 @@
 #include "octile/kernels/cuda/cuda_backend.h"
 #include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/module_store.h"
+#include "support/gpu.h"
 #include "support/gpu_linear.h"
 #include "support/random.h"
 
@@ -125,14 +126,6 @@ TEST_F(GpuStreams, AWeightOnDeviceOneRunsThereWhileDeviceZeroIsCurrent) {
   EXPECT_FALSE((*other)->run(linear.weight(), linear.arguments()));
 }
 
-// Free memory of the current context's device.
-std::int64_t free_bytes(const Driver& driver) {
-  std::size_t free_now = 0;
-  std::size_t total = 0;
-  EXPECT_EQ(driver.mem_get_info(&free_now, &total), CUDA_SUCCESS);
-  return static_cast<std::int64_t>(free_now);
-}
-
 // What `octile devices` states, held against the driver's own account. Another program that allocates on the device
 // meanwhile makes it fail.
 TEST_F(GpuStreams, MemoryBeyondWeightsAndWorkspaceStaysWithinWhatDevicesStates) {
@@ -162,7 +155,7 @@ TEST_F(GpuStreams, MemoryBeyondWeightsAndWorkspaceStaysWithinWhatDevicesStates) 
   ASSERT_TRUE(x && y);
   ASSERT_TRUE(fill_bytes(*context_, (*x)->pointer(), 0, (*x)->bytes()));
 
-  const std::int64_t before = free_bytes(*driver_);
+  const std::int64_t before = test::free_device_bytes();
   std::int64_t workspaces = 0;
   std::vector<Fp8Linear> linears;
   std::vector<std::unique_ptr<CudaBuffer>> memory;
@@ -190,7 +183,7 @@ TEST_F(GpuStreams, MemoryBeyondWeightsAndWorkspaceStaysWithinWhatDevicesStates) 
     }
   }
   ASSERT_EQ(driver_->stream_synchronize(nullptr), CUDA_SUCCESS);
-  const std::int64_t taken = before - free_bytes(*driver_) - workspaces;
+  const std::int64_t taken = before - test::free_device_bytes() - workspaces;
   const std::int64_t kernels = loaded_module_bytes(*context_);
   RecordProperty("taken_bytes", std::to_string(taken));
   RecordProperty("cubin_bytes", std::to_string(kernels));

@@ -64,7 +64,7 @@ class TensorMaps : public FakeDriverTest {
   void in_new_thread(Body body) {
     open();
     ASSERT_NE(driver_, nullptr);
-    encoder_ = {driver_.get(), &counting_encode};
+    encoder_ = {contexts_[0].get(), &counting_encode};
     std::thread(std::move(body)).join();
   }
   Expected<void> encode(const Matrix& matrix, TensorMap& map) const {

@@ -154,7 +154,8 @@ Expected<void> run_product(const LtDevice& device, const Product& product, const
                    to_pointer(pointers.workspace), static_cast<std::size_t>(pointers.workspace_bytes), stream);
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
-    return cublaslt_error(api, status, format("product M={} N={} K={}", product.m, product.n, product.k));
+    return cublaslt_error(api, status,
+                          format("product M={} N={} K={} on {}", product.m, product.n, product.k, device.context->info.id));
   }
   return {};
 }

@@ -229,7 +229,7 @@ class CublasLtKernel final : public Kernel {
                      copy_rows_async(driver(), y, y_row_bytes, scratch, product_.n * scratch_element_bytes(),
                                      problem_.n * size_of(problem_.out_dtype), rows, call.stream);
                  result != CUDA_SUCCESS) {
-        return driver_error(driver(), result, "copying rows of y");
+        return device_error(*device_.context, result, "copying rows of y");
       }
     }
     return {};

@@ -108,7 +108,7 @@ class GraphSequence final : public TimedSequence {
 
   Expected<void> check(CUresult result, const char* what) const {
     if (result != CUDA_SUCCESS) {
-      return driver_error(*driver_, result, format("{} on {}", what, context_->info.id));
+      return device_error(*context_, result, what);
     }
     return {};
   }

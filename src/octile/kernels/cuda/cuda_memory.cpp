@@ -19,7 +19,7 @@ Expected<void> on_device(const DeviceContext& context, const char* what, std::in
   }
   const OutsideCapture outside(*context.driver);
   if (const CUresult result = call(*context.driver); result != CUDA_SUCCESS) {
-    return driver_error(*context.driver, result, format("{} of {} bytes on {}", what, bytes, context.info.id));
+    return device_error(context, result, format("{} of {} bytes", what, bytes));
   }
   return {};
 }

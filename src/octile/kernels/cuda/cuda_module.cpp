@@ -67,8 +67,8 @@ Expected<void> launch(const LoadedKernel& kernel, const LaunchShape& shape, CUst
   void** parameters = const_cast<void**>(arguments.data());
   if (const CUresult result = kernel.context().driver->launch_kernel(&config, kernel.function(), parameters, nullptr);
       result != CUDA_SUCCESS) {
-    return driver_error(
-        *kernel.context().driver, result,
+    return device_error(
+        kernel.context(), result,
         format("cuLaunchKernelEx(grid {}x{}x{}, block {}x{}x{}, cluster {}x{}x{}, {} bytes of shared memory, {} dependent "
                "launch)",
                shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0], shape.block[1], shape.block[2], shape.cluster[0],

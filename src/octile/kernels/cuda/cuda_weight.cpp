@@ -47,7 +47,7 @@ Expected<void> make_boxes(CudaWeight& weight, std::size_t count, const Encode& e
   std::vector<TensorMap> boxes(count);
   const DeviceContext& context = weight.context();
   if (compute_capability(context.info.arch) >= kFirstWithBoxes) {
-    if (const auto encoder = find_tensor_map_encoder(*context.driver); encoder) {
+    if (const auto encoder = find_tensor_map_encoder(context); encoder) {
       const CurrentContext current(context);  // The driver checks the address against it.
       if (auto made = current.made(); !made) {
         return made;
@@ -127,14 +127,14 @@ Expected<void> fill_slabs(const CudaWeight& weight, const WeightSource& source, 
     if (const CUresult result =
             copy_rows_from_host_async(driver, (*staging)->pointer(), weight.k(), codes, stride, weight.k(), rows, stream);
         result != CUDA_SUCCESS) {
-      return driver_error(driver, result, format("copy of {} rows of {} codes to the device", rows, weight.k()));
+      return device_error(weight.context(), result, format("copy of {} rows of {} codes to the device", rows, weight.k()));
     }
     return permute_slabs(weight.rows_to_slabs(), part_of(weight, first, rows, (*staging)->pointer(), weight.k()), stream);
   });
   // Also after a failure: what was enqueued reads the staging buffer and the caller's memory.
   const CUresult drained = driver.stream_synchronize(stream);
   if (filled && drained != CUDA_SUCCESS) {
-    return driver_error(driver, drained, format("filling weight [{}, {}] in slabs", weight.n(), weight.k()));
+    return device_error(weight.context(), drained, format("filling weight [{}, {}] in slabs", weight.n(), weight.k()));
   }
   return filled;
 }
@@ -163,13 +163,13 @@ Expected<void> unpack_slabs_to_host(const CudaWeight& weight, const LoadedKernel
     auto* const codes = static_cast<std::uint8_t*>(target.codes) + first * stride;
     if (const CUresult result = copy_out(driver, target.memory, codes, stride, at, weight.k(), weight.k(), rows, stream);
         result != CUDA_SUCCESS) {
-      return driver_error(driver, result, format("copy of {} rows of {} codes from the device", rows, weight.k()));
+      return device_error(weight.context(), result, format("copy of {} rows of {} codes from the device", rows, weight.k()));
     }
     return {};
   });
   const CUresult drained = driver.stream_synchronize(stream);
   if (copied && drained != CUDA_SUCCESS) {
-    return driver_error(driver, drained, format("unpacking weight [{}, {}]", weight.n(), weight.k()));
+    return device_error(weight.context(), drained, format("unpacking weight [{}, {}]", weight.n(), weight.k()));
   }
   return copied;
 }
@@ -263,7 +263,7 @@ Expected<void> unpack_weight(const CudaWeight& weight, const UnpackTarget& targe
     result = driver.stream_synchronize(stream);
   }
   if (result != CUDA_SUCCESS) {
-    return driver_error(driver, result, format("unpacking weight [{}, {}] on {}", weight.n(), weight.k(), context.info.id));
+    return device_error(context, result, format("unpacking weight [{}, {}]", weight.n(), weight.k()));
   }
   return {};
 }
@@ -318,7 +318,7 @@ Expected<std::shared_ptr<CudaWeight>> pack_slab64(const DeviceContext& context, 
     }
     const OwnStream stream(*context.driver);
     if (stream.created() != CUDA_SUCCESS) {
-      return driver_error(*context.driver, stream.created(), "cuStreamCreate");
+      return device_error(context, stream.created(), "cuStreamCreate");
     }
     if (auto filled = fill_slabs(weight, source, SourceMemory::host, stream.get()); !filled) {
       return filled.error();

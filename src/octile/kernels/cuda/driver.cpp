@@ -245,6 +245,10 @@ Expected<const DeviceContext*> device_context(int index) {
   return contexts->by_index.emplace(index, std::move(*context)).first->second.get();
 }
 
+Error device_error(const DeviceContext& context, CUresult result, std::string_view what) {
+  return driver_error(*context.driver, result, format("{} on {}", what, context.info.id));
+}
+
 CurrentContext::CurrentContext(const DeviceContext& context) noexcept : context_(&context) {
   // An engine's thread has it current already: one call in place of a push and a pop.
   CUcontext now = nullptr;

@@ -50,6 +50,9 @@ Expected<const DeviceContext*> device_context(int index);
 // A context of `driver` that is the caller's to keep; the primary context stays retained. For tests of other drivers.
 Expected<std::unique_ptr<DeviceContext>> open_device(const Driver& driver, int index);
 
+// driver_error() of what was done on the device of `context`, which it names: "cuStreamCreate on cuda:0: ...".
+Error device_error(const DeviceContext& context, CUresult result, std::string_view what);
+
 // Makes a device's context current for the life of the object, and then the previous one again.
 class CurrentContext {
  public:

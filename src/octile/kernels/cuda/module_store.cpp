@@ -46,8 +46,7 @@ class FreshModule {
   Expected<void> load(const DeviceContext& context, const CompiledKernel& compiled) {
     if (const CUresult result = driver_.module_load_data(&module_, compiled.cubin.data()); result != CUDA_SUCCESS) {
       module_ = nullptr;
-      Error error = driver_error(driver_, result,
-                                 format("loading kernel {} for {} on {}", compiled.kernel, compiled.arch, context.info.id));
+      Error error = device_error(context, result, format("loading kernel {} for {}", compiled.kernel, compiled.arch));
       if (auto compiler = nvrtc()) {
         const std::string why = beyond_driver(**compiler, driver_.version);
         error.message += why.empty() ? "" : "; " + why;
@@ -56,13 +55,13 @@ class FreshModule {
     }
     if (const CUresult result = driver_.module_get_function(&function_, module_, compiled.kernel.c_str());
         result != CUDA_SUCCESS) {
-      return driver_error(driver_, result, format("cuModuleGetFunction({})", compiled.kernel));
+      return device_error(context, result, format("cuModuleGetFunction({})", compiled.kernel));
     }
     // Asking for an attribute makes a driver that loads lazily load now, not at the first launch.
     int registers = 0;
     if (const CUresult result = driver_.func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function_);
         result != CUDA_SUCCESS) {
-      return driver_error(driver_, result, format("cuFuncGetAttribute({}, NUM_REGS)", compiled.kernel));
+      return device_error(context, result, format("cuFuncGetAttribute({}, NUM_REGS)", compiled.kernel));
     }
     return {};
   }
@@ -144,8 +143,8 @@ Expected<std::shared_ptr<const LoadedModule>> load_module(const DeviceContext& c
     if (const CUresult result = context.driver->func_set_attribute(
             module->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(max_dynamic_shared_bytes));
         result != CUDA_SUCCESS) {
-      return driver_error(
-          *context.driver, result,
+      return device_error(
+          context, result,
           format("allowing {} bytes of dynamic shared memory for {}", max_dynamic_shared_bytes, compiled.kernel));
     }
     module->max_dynamic_bytes = max_dynamic_shared_bytes;

@@ -64,12 +64,12 @@ Expected<DeviceCodes> with_zero_tail(const DeviceContext& context, const Activat
   if (const CUresult result =
           driver.memset_d8_async(copied.codes, 0, static_cast<std::size_t>(rows * copied.stride), stream);
       result != CUDA_SUCCESS) {
-    return driver_error(driver, result, "zeroing codes behind K");
+    return device_error(context, result, "zeroing codes behind K");
   }
   if (const CUresult result =
           copy_rows_async(driver, copied.codes, copied.stride, codes.codes, codes.stride, k, rows, stream);
       result != CUDA_SUCCESS) {
-    return driver_error(driver, result, "copying codes to rows of whole vectors");
+    return device_error(context, result, "copying codes to rows of whole vectors");
   }
   return copied;
 }
@@ -82,7 +82,7 @@ OutputRows output_rows(const MatrixView& y, int neighbours) noexcept {
 }
 
 Expected<TensorMapEncoder> tensor_map_encoder_for(const DeviceContext& context) {
-  return CompileRecorder::active() != nullptr ? TensorMapEncoder{} : find_tensor_map_encoder(*context.driver);
+  return CompileRecorder::active() != nullptr ? TensorMapEncoder{} : find_tensor_map_encoder(context);
 }
 
 bool product_starts_early(Pdl mode, const DeviceCodes& codes) noexcept {

@@ -23,7 +23,8 @@ constexpr std::uint32_t kBoxBytes = 128;
 
 }  // namespace
 
-Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver) {
+Expected<TensorMapEncoder> find_tensor_map_encoder(const DeviceContext& context) {
+  const Driver& driver = *context.driver;
   const auto library = open_library_file(driver.path);
   if (!library) {
     return library.error();
@@ -33,7 +34,7 @@ Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver) {
     return make_error(ErrorCode::unavailable, "{} has no cuTensorMapEncodeTiled: want a driver of CUDA 12.0 or newer",
                       driver.path);
   }
-  return TensorMapEncoder{&driver, reinterpret_cast<TensorMapEncoder::Function*>(symbol)};
+  return TensorMapEncoder{&context, reinterpret_cast<TensorMapEncoder::Function*>(symbol)};
 }
 
 Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, std::int64_t rows, std::int64_t width,
@@ -45,7 +46,7 @@ Expected<void> encode_rows(const TensorMapEncoder& encoder, CUdeviceptr base, st
   const CUresult result = encoder.encode(&map, kTypeUint8, 2, to_pointer(base), sizes, strides, box, element_strides,
                                          kInterleaveNone, kSwizzle128, kPromotion256, kFillZeros);
   if (result != CUDA_SUCCESS) {
-    return driver_error(*encoder.driver, result,
+    return device_error(*encoder.context, result,
                         format("cuTensorMapEncodeTiled([{}, {}] bytes at {:#x}, row stride {}, boxes of {} rows)", rows,
                                width, base, stride, box_rows));
   }
@@ -68,7 +69,7 @@ Expected<void> encode_slabs(const TensorMapEncoder& encoder, CUdeviceptr base, s
   const CUresult result = encoder.encode(&map, kTypeUint32, 4, to_pointer(base), sizes, strides, box, element_strides,
                                          kInterleaveNone, kSwizzleNone, kPromotion256, kFillZeros);
   if (result != CUDA_SUCCESS) {
-    return driver_error(*encoder.driver, result,
+    return device_error(*encoder.context, result,
                         format("cuTensorMapEncodeTiled([{}, {}] codes in slabs at {:#x}, boxes of {} rows and {} chunks)", n,
                                k, base, box_rows, box_chunks));
   }

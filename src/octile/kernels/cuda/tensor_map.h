@@ -13,16 +13,16 @@ struct alignas(64) TensorMap {
   std::uint64_t opaque[16];
 };
 
-// cuTensorMapEncodeTiled of the driver at hand.
+// cuTensorMapEncodeTiled of the driver at hand, for one device.
 struct TensorMapEncoder {
   using Function = CUresult(TensorMap* map, int type, std::uint32_t rank, void* base, const std::uint64_t* sizes,
                             const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* element_strides,
                             int interleave, int swizzle, int l2_promotion, int fill);
-  const Driver* driver = nullptr;
+  const DeviceContext* context = nullptr;
   Function* encode = nullptr;
 };
 // Errors (unavailable) where the driver is older than CUDA 12.0 and has none.
-Expected<TensorMapEncoder> find_tensor_map_encoder(const Driver& driver);
+Expected<TensorMapEncoder> find_tensor_map_encoder(const DeviceContext& context);
 
 // Bytes [rows, width] with `stride` bytes between rows, read in boxes of box_rows x 128 bytes that land in shared memory in
 // the 128-byte swizzle; zeros beyond. `base` and `stride` are multiples of 16; box_rows <= 256. Host work only.

@@ -219,12 +219,13 @@ OCTILE_FAKE CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
   for (std::size_t row = 0; row < copy->Height; ++row) {
     const CUdeviceptr to = copy->dstDevice + row * copy->dstPitch;
     const CUdeviceptr from = copy->srcDevice + row * copy->srcPitch;
-    const bool on_device = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE;
-    if (!touches_own(to, copy->WidthInBytes) || (on_device && !touches_own(from, copy->WidthInBytes))) {
+    const bool to_device = copy->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+    const bool from_device = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE;
+    if ((to_device && !touches_own(to, copy->WidthInBytes)) || (from_device && !touches_own(from, copy->WidthInBytes))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    const void* source = on_device ? host(from) : static_cast<const char*>(copy->srcHost) + row * copy->srcPitch;
-    std::memcpy(host(to), source, copy->WidthInBytes);
+    const void* source = from_device ? host(from) : static_cast<const char*>(copy->srcHost) + row * copy->srcPitch;
+    std::memcpy(to_device ? host(to) : static_cast<char*>(copy->dstHost) + row * copy->dstPitch, source, copy->WidthInBytes);
   }
   return outcome("cuMemcpy2D");
 }
