@@ -549,6 +549,19 @@ TEST_F(Choosing, HeuristicsAreAskedAtFewMsAndAtEachUpTo32) {
   EXPECT_EQ(p.choose(kForever).config.get("tile", 0), std::int64_t{1} << 20);
 }
 
+// A cost model may take milliseconds an M, and every weight and linear asks for its layouts.
+TEST_F(Choosing, LayoutsOfAnUntunedWeightAskTheHeuristicAboutOneM) {
+  backend.its_baseline = nullptr;
+  const Plan p = Plan::from_lookup(&backend, backend.info, problem, {}, true);
+  std::set<std::int64_t> asked;
+  ours.its_heuristic = [&](std::int64_t m) {
+    asked.insert(m);
+    return TileConfig{};
+  };
+  EXPECT_THAT(p.layouts(kForever), ElementsAre("packed"));
+  EXPECT_EQ(asked.size(), 1U);
+}
+
 TEST_F(Choosing, ExplainOfNoRowsSaysThatNothingIsLaunched) {
   const Plan p = plan(table({entry(1, 64, "ours", 8, 1.5)}));
   for (const std::int64_t m : {std::int64_t{0}, std::int64_t{-5}}) {

@@ -477,7 +477,7 @@ Choice Plan::unlimited_choice(std::int64_t m) const {
   return choice;
 }
 
-std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
+std::set<std::int64_t> Plan::stretches(std::int64_t max_m) const {
   std::set<std::int64_t> starts = {1};
   if (uses_table()) {
     for (const TableSegment& segment : segments_of(*lookup_.table)) {
@@ -488,18 +488,25 @@ std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
     }
   }
   starts.erase(starts.upper_bound(std::max<std::int64_t>(max_m, 1)), starts.end());
-  const std::vector<std::int64_t> stretches(starts.begin(), starts.end());
-  for (std::size_t i = 0; i < stretches.size(); ++i) {
-    if (choose(stretches[i]).kind == ChoiceKind::heuristic) {
-      insert_bucket_starts(stretches[i], i + 1 < stretches.size() ? stretches[i + 1] - 1 : max_m, starts);
+  return starts;
+}
+
+std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
+  std::set<std::int64_t> starts = stretches(max_m);
+  const std::vector<std::int64_t> ordered(starts.begin(), starts.end());
+  for (std::size_t i = 0; i < ordered.size(); ++i) {
+    if (choose(ordered[i]).kind == ChoiceKind::heuristic) {
+      insert_bucket_starts(ordered[i], i + 1 < ordered.size() ? ordered[i + 1] - 1 : max_m, starts);
     }
   }
   return {starts.begin(), starts.end()};
 }
 
+// One M of each stretch suffices: what the heuristic chooses from bucket to bucket reads one layout, and to ask it for each
+// of 176 buckets took a quarter of a second a weight.
 std::vector<std::string> Plan::layouts(std::int64_t max_m) const {
   std::vector<std::string> result;
-  for (const std::int64_t m : breakpoints(max_m)) {
+  for (const std::int64_t m : stretches(max_m)) {
     const Choice choice = choose(m);
     std::string layout;
     if (choice.family != nullptr) {
