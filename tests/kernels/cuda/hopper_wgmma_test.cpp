@@ -226,6 +226,33 @@ TEST(HopperWgmmaConfig, SpaceAndHeuristicAreLegalForEveryM) {
   }
 }
 
+// It is kept from call to call: whatever the space depends on must tell two problems apart.
+TEST(HopperWgmmaConfig, TheHeuristicIsTheHeadOfTheSpaceWhateverWasAskedBefore) {
+  DeviceInfo fewer = h200();
+  fewer.sm_count = 114;
+  DeviceInfo less_memory = h200();
+  less_memory.shared_memory_bytes = 160 << 10;
+  std::vector<Problem> problems(8, problem_of(6144, 4096));
+  problems[1].accumulate = Accumulate::precise;
+  problems[2].out_dtype = DType::fp32;
+  problems[3].pdl = Pdl::off;
+  problems[4].max_sms = 60;
+  problems[5].layout = WeightLayout::slab64;
+  problems[6].k = 4224;
+  problems[7].batch_invariant = true;
+  for (int round = 0; round < 2; ++round) {
+    for (const DeviceInfo& device : {h200(), fewer, less_memory}) {
+      for (const Problem& problem : problems) {
+        for (const std::int64_t m : {65, 1000}) {
+          const std::vector<WgmmaTile> space = wgmma_space(device, problem, m);
+          const TileConfig found = to_config(wgmma_heuristic(device, problem, m));
+          EXPECT_TRUE(space.empty() || found == to_config(space.front())) << found.to_json();
+        }
+      }
+    }
+  }
+}
+
 TEST(HopperWgmmaConfig, TheSpaceHasNoLaunchModeBeyondTheOneAskedForAndNoTileTwice) {
   for (const Pdl mode : {Pdl::off, Pdl::consume, Pdl::full}) {
     Problem problem = problem_of(24576, 4096);

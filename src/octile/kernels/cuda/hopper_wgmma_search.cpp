@@ -7,6 +7,10 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
 #include <utility>
 
 namespace octile::cuda {
@@ -262,7 +266,9 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
   return result;
 }
 
-WgmmaTile wgmma_heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
+namespace {
+
+WgmmaTile found_heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
   if (m >= kFewestM) {
     if (const std::vector<WgmmaTile> tiles = wgmma_space(device, problem, m); !tiles.empty()) {
       return tiles.front();
@@ -275,6 +281,45 @@ WgmmaTile wgmma_heuristic(const DeviceInfo& device, const Problem& problem, std:
   narrow.stages = 8;
   narrow.pdl = problem.pdl;
   return narrow;
+}
+
+// What the space of a problem depends on.
+using SpaceKey = std::tuple<std::string, int, std::int64_t, std::int64_t, std::int64_t, DType, Accumulate, Numerics, bool,
+                            Pdl, WeightLayout, int, std::int64_t>;
+
+}  // namespace
+
+// A space takes 1 to 3 ms, a linear without a table asks for up to 176 M, and a model's layers ask the same: found once.
+WgmmaTile wgmma_heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
+  constexpr std::size_t kMost = 8192;
+  static std::mutex mutex;
+  static std::map<SpaceKey, WgmmaTile> found;
+  const SpaceKey key{device.arch,
+                     device.sm_count,
+                     device.shared_memory_bytes,
+                     problem.n,
+                     problem.k,
+                     problem.out_dtype,
+                     problem.accumulate,
+                     problem.numerics,
+                     problem.batch_invariant,
+                     problem.pdl,
+                     problem.layout,
+                     problem.max_sms,
+                     m};
+  {
+    const std::scoped_lock lock(mutex);
+    if (const auto known = found.find(key); known != found.end()) {
+      return known->second;
+    }
+  }
+  const WgmmaTile tile = found_heuristic(device, problem, m);
+  const std::scoped_lock lock(mutex);
+  if (found.size() >= kMost) {
+    found.clear();
+  }
+  found.emplace(key, tile);
+  return tile;
 }
 
 }  // namespace octile::cuda
