@@ -22,7 +22,8 @@ TEST(GapRule, TheKernelAboveHasToBeatTheBaselineOnBothSides) {
   EXPECT_FALSE(is_level_gap(11.1, 10));
 }
 
-// Of three entries in a row the middle one is taken out: would the third serve it, and what would that cost at most?
+// Of three entries in a row the middle one is taken out: would the third serve it, and what would that cost at most? Where
+// the two are no farther from each other than neighbours of a quick tune, which measures M and twice as many.
 TEST(GapRule, PointsHeldOutOfTheTablesOfAnH200AreRarelySlowerThanTheBaseline) {
   int served = 0;
   int slower = 0;
@@ -39,7 +40,8 @@ TEST(GapRule, PointsHeldOutOfTheTablesOfAnH200AreRarelySlowerThanTheBaseline) {
       const TableEntry& below = entries[i - 2];
       const TableEntry& held_out = entries[i - 1];
       const TableEntry& above = entries[i];
-      if (above.ratio && above.ratio->lo > 1 && bridges_gap(*above.us, *below.baseline_us, *above.baseline_us)) {
+      if (above.m_lo <= 2 * below.m_hi && above.ratio && above.ratio->lo > 1 &&
+          bridges_gap(*above.us, *below.baseline_us, *above.baseline_us)) {
         ++served;
         slower += *above.us > *held_out.baseline_us ? 1 : 0;
         losses.push_back(*above.us / *held_out.us);
@@ -49,8 +51,8 @@ TEST(GapRule, PointsHeldOutOfTheTablesOfAnH200AreRarelySlowerThanTheBaseline) {
   ASSERT_GT(served, 100);
   std::ranges::sort(losses);
   EXPECT_LE(slower, served / 40) << "of " << served;
-  EXPECT_LE(losses[losses.size() / 2], 1.04);
-  EXPECT_LE(losses[losses.size() * 9 / 10], 1.10);
+  EXPECT_LE(losses[losses.size() / 2], 1.06);
+  EXPECT_LE(losses[losses.size() * 9 / 10], 1.14);
 }
 
 }  // namespace
