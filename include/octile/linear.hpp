@@ -136,7 +136,10 @@ struct Explanation {
 };
 
 // A linear layer ready to run. Thread-safe for concurrent run() calls with distinct workspaces. A captured graph runs this
-// linear's kernels on its weight and the call's workspace: keep all three as long as the graph.
+// linear's kernels on its weight and the call's workspace: keep all three as long as the graph. Copies share one linear. The
+// last of them, and the weight's last handle, may go while calls that were enqueued on a CUDA device still run or wait:
+// these end with the weight and the kernels that they were enqueued with, as tested on an H200 with driver 580.159
+// (docs/reliability.md). x, y and the workspace are the caller's to keep until then.
 class OCTILE_API Fp8Linear {
  public:
   static Expected<Fp8Linear> create(Fp8Weight weight, const LinearOptions& options = {});

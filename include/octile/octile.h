@@ -162,7 +162,8 @@ OCTILE_API int64_t octile_weight_bytes(const octile_weight* weight); /* Resident
 /* `options` NULL: the defaults. The linear shares the weight's packed data. */
 OCTILE_API octile_status octile_linear_create(const octile_weight* weight, const octile_linear_options* options,
                                               octile_linear** linear);
-OCTILE_API void octile_linear_destroy(octile_linear* linear); /* NULL is fine. */
+/* NULL is fine. Calls that were enqueued on a CUDA device may still run or wait (octile/linear.hpp). */
+OCTILE_API void octile_linear_destroy(octile_linear* linear);
 /* Loads every kernel that the table can reach up to max_m rows. Everything slow happens here. */
 OCTILE_API octile_status octile_linear_prepare(octile_linear* linear, int64_t max_m);
 /* Bytes of workspace for up to max_m rows; 0 for NULL and before prepare. */
