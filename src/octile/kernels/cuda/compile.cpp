@@ -299,7 +299,7 @@ Expected<CompiledKernel> compile(const CompileRequest& request) {
 }
 
 std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads) {
-  constexpr int kMaxThreads = 16;
+  constexpr int kMaxThreads = 64;
   std::vector<std::optional<Expected<CompiledKernel>>> results(requests.size());
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {

@@ -51,7 +51,7 @@ std::string compile_arch(std::string_view device_arch);
 // unknown source, unavailable where the cubin is in neither and NVRTC is not there or does not know the architecture, failed
 // with the compiler's log.
 Expected<CompiledKernel> compile(const CompileRequest& request);
-// All of them by at most `threads` threads (0: one a hardware thread, at most 16); results in the order of the requests.
+// All of them by at most `threads` threads (0: one a hardware thread, at most 64); results in the order of the requests.
 std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads = 0);
 // Compiles `text`, which may #include embedded sources, in place of an embedded source; `request.source` is its name in
 // messages. Never cached: for programs that bring a kernel of their own, such as tests and measurements.
