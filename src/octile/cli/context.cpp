@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit comes from the build, the libraries from the device.
+// The commit comes from the build, driver and libraries from the device.
 #include "octile/cli/context.h"
 
 #include "octile/cli/output.h"
@@ -16,7 +16,9 @@ RecordedContext context_of(const std::string& device_id, const std::string& comm
   context.command = command_line;
   if (const auto device = find_device(device_id)) {
     for (const VendorStatus& vendor : device->backend->vendors(device->info)) {
-      if (vendor.available) {
+      if (vendor.name == "driver") {
+        context.driver = vendor.version;
+      } else if (vendor.available) {
         context.libraries[vendor.name] = vendor.version;
       }
     }

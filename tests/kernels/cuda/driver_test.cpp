@@ -3,8 +3,11 @@
 #include "octile/kernels/cuda/driver.h"
 
 #include "fake_device.h"
+#include "support/files.h"
 
 #include <gmock/gmock.h>
+
+#include <string>
 
 namespace octile::cuda {
 namespace {
@@ -78,6 +81,19 @@ TEST_F(DriverOpening, DevicesAreNamedAsInTableFilesAndDescribed) {
   EXPECT_EQ(devices->back().index, 1);
   EXPECT_EQ(first.uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae00");
   EXPECT_EQ(devices->back().uuid, "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae01");
+}
+
+TEST(DriverRelease, IsWhatTheKernelModuleSaysAndNothingElse) {
+  const test::TemporaryDirectory directory;
+  const auto release_of = [&](const std::string& text) { return driver_release(directory.write("version", text)); };
+  EXPECT_EQ(release_of("580.159.04\n"), "580.159.04");
+  EXPECT_EQ(release_of("550.90"), "550.90");
+  EXPECT_EQ(release_of(""), "");
+  EXPECT_EQ(release_of("NVRM version\n"), "");
+  EXPECT_EQ(release_of(std::string(1 << 16, '1')), "");
+  EXPECT_EQ(release_of(std::string("1\0002", 3)), "");
+  EXPECT_EQ(driver_release(directory.file("none")), "");
+  EXPECT_EQ(driver_release(directory.path()), "");
 }
 
 TEST_F(DriverOpening, NoDeviceIsAnEmptyListAndARefusalIsAnError) {

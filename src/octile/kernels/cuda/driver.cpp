@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <fstream>
+#include <iomanip>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -247,6 +250,16 @@ Expected<const DeviceContext*> device_context(int index) {
 
 Error device_error(const DeviceContext& context, CUresult result, std::string_view what) {
   return driver_error(*context.driver, result, format("{} on {}", what, context.info.id));
+}
+
+std::string driver_release(const std::string& file) {
+  constexpr int kLongest = 32;
+  std::ifstream stream(file);
+  std::string release;
+  stream >> std::setw(kLongest + 1) >> release;
+  const bool is_version = !release.empty() && release.size() <= std::size_t{kLongest} &&
+                          release.find_first_not_of("0123456789.") == std::string::npos;
+  return is_version ? release : std::string();
 }
 
 CurrentContext::CurrentContext(const DeviceContext& context) noexcept : context_(&context) {

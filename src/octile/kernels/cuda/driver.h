@@ -32,6 +32,9 @@ Expected<std::unique_ptr<Driver>> open_driver(const std::string& path);
 
 // "13.0" of 13000.
 std::string version_text(int version);
+// The driver's own release, as "580.159.04", from the kernel module's file; "" where there is no such file (no /sys), or one
+// that holds no version.
+std::string driver_release(const std::string& file = "/sys/module/nvidia/version");
 // "cuMemAlloc of 1024 bytes: CUDA_ERROR_OUT_OF_MEMORY (out of memory)", with a fitting code.
 Error driver_error(const Driver& driver, CUresult result, std::string_view what);
 
