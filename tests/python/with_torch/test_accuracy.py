@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The accuracy of whole models, on tiny random ones: FP8 is near fp32, Octile is where ideal FP8 is, and the switch works."""
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -60,11 +61,11 @@ def octile_kernels(model):
 
 def test_a_decoder_is_measured_and_octile_is_ideal_fp8_but_for_its_sums(tiny, torch_rng, tmp_path):
     assert measure.tune(tiny, [24], "120s", str(tmp_path), "cpu") == []
-    found = measure.measure_decoder(tiny, torch_rng.integers(80, size=(6, 24)), str(tmp_path), 2, seed=0)
+    models = measure.make_all(tiny, 24, str(tmp_path))
+    found = measure.measure_decoder(models, torch_rng.integers(80, size=(6, 24)), 2, seed=0)
     assert set(found["kernels"]["baseline"].values()) == {"onednn"}
     for accumulate in ("fast", "precise"):  # On a CPU, where both are one, from the tables of fast sums.
-        tuned = linears.make(f"octile_{accumulate}", tiny, 24, str(tmp_path))
-        assert tuned.layers[0].up.explain(24)["table_file"].startswith(str(tmp_path / "fast"))
+        assert models[f"octile_{accumulate}"].layers[0].up.explain(24)["table_file"].startswith(str(tmp_path / "fast"))
     kl = {name: entry["kl_nats"]["value"] for name, entry in found["variants"].items() if name != "fp32"}
     assert 0 < kl["bf16"] < kl["ideal_fp8"] < 0.1
     for name in ("baseline", "octile_fast", "octile_precise"):
@@ -80,6 +81,27 @@ def test_a_decoder_is_measured_and_octile_is_ideal_fp8_but_for_its_sums(tiny, to
     for entry in found["variants"].values():
         for interval in entry.values():
             assert interval["lo"] <= interval["value"] <= interval["hi"]
+
+
+def test_a_run_of_the_decoder_makes_each_variant_once(tiny, monkeypatch):
+    class Tokenizer:
+        def encode(self, text):
+            return argparse.Namespace(ids=[byte % 80 for byte in text[:4000].encode()])
+
+        def decode(self, tokens):
+            return " ".join(map(str, tokens))
+
+    made = []
+    make = linears.make
+    monkeypatch.setattr(linears, "make", lambda name, *more: made.append(name) or make(name, *more))
+    monkeypatch.setattr(decoder, "smollm2", lambda: (tiny, Tokenizer()))
+    words = {"device": "cpu", "tune": None, "length": 24, "blocks": 3, "text": None, "layer_inputs": 1, "seed": 0}
+    record = measure.run_decoder(argparse.Namespace(**words), "")
+    assert made == list(linears.VARIANTS)
+    prompt = Tokenizer().decode(Tokenizer().encode(measure.PROMPT).ids)
+    for name in ("fp32", "octile_fast"):
+        assert record["greedy"][name].startswith(prompt + " ")
+        assert len(record["greedy"][name].split()) == len(prompt.split()) + measure.CONTINUED
 
 
 def test_errors_grow_from_layer_to_layer_and_start_with_their_own(tiny, torch_rng):
