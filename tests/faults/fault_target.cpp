@@ -137,8 +137,7 @@ octile::Expected<void> unpack(const octile::Fp8Weight& weight) {
   std::fill(std::begin(unpacked_codes), std::end(unpacked_codes), std::uint8_t{0});
   std::fill(std::begin(unpacked_scales), std::end(unpacked_scales), 0.0F);
   const auto done = weight.unpack({unpacked_codes, 0, unpacked_scales, octile::SourceMemory::host});
-  if (done &&
-      (std::memcmp(unpacked_codes, codes, sizeof codes) != 0 || std::memcmp(unpacked_scales, scales, sizeof scales) != 0)) {
+  if (done && !(std::ranges::equal(unpacked_codes, codes) && std::ranges::equal(unpacked_scales, scales))) {
     std::fputs("fault_target: unpack() gave other codes or scales\n", stderr);
     std::_Exit(3);
   }
