@@ -235,6 +235,18 @@ TEST_F(Dispatching, OneKernelServesEveryIntervalOfItsConfig) {
   bits(*linear);
 }
 
+// On a device that compiles at run time, in parallel.
+TEST_F(Dispatching, WhatAPlanNeedsIsCompiledTogetherBeforeTheFirstIsPrepared) {
+  write_table(
+      {entry(1, 4, "ours", 4, 1.5), entry(5, 8, "ours", 8, 1.5), entry(9, 12, "ours", 4, 1.5), baseline_entry(13, 16)});
+  ASSERT_TRUE(layer(16).has_value());
+  ASSERT_THAT(backend.warmed_up, SizeIs(1));
+  EXPECT_THAT(backend.warmed_up[0], SizeIs(2)) << "each config once, and no vendor's";
+  backend.warmed_up.clear();
+  ASSERT_TRUE(layer(4).has_value());
+  EXPECT_THAT(backend.warmed_up, SizeIs(0)) << "one kernel needs no company";
+}
+
 TEST_F(Dispatching, CallsThatNoEntryServesAreCountedAndOthersAreNot) {
   const std::string log = (directory / "untuned").string();
   const env::ScopedOverride on("OCTILE_UNTUNED_LOG", log);

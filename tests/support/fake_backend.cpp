@@ -261,4 +261,13 @@ Expected<std::unique_ptr<TimedSequence>> FakeBackend::make_sequence(const Device
   return make_error(ErrorCode::unavailable, "{} has no clock", device.id);
 }
 
+WarmupResult FakeBackend::warm_up(const DeviceInfo& /*device*/, std::span<const WarmupItem> items,
+                                  const std::string& /*export_directory*/) const {
+  std::vector<TileConfig>& configs = warmed_up.emplace_back();
+  for (const WarmupItem& item : items) {
+    configs.push_back(item.config);
+  }
+  return {};
+}
+
 }  // namespace octile::test

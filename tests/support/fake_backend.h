@@ -97,6 +97,9 @@ class FakeBackend final : public Backend {
                           std::int64_t bytes) const override;
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                          std::vector<TimedCall> calls) const override;
+  WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
+                       const std::string& export_directory) const override;
+  mutable std::vector<std::vector<TileConfig>> warmed_up;  // Of each call.
 
  private:
   std::deque<FakeFamily> families_;
