@@ -294,7 +294,7 @@ TEST_F(LifetimeOnGpu, CallsThatAreEnqueuedWhenTheirLinearIsDestroyedAreStillRigh
     const auto begin = Clock::now();
     double enqueued_ms = 0.0;
     double destroyed_ms = 0.0;
-    std::jthread caller([&, mine = std::optional<Fp8Linear>(*linear)]() mutable {
+    std::jthread caller([&, mine = linear]() mutable {
       for (int i = 1; i <= kCalls; ++i) {
         layer.run(*mine, kM, y, i * layer.y_bytes(kM), workspace, stream.stream);
       }
