@@ -118,6 +118,16 @@ TEST_F(ExplainTest, UnderALimitOfMultiprocessorsEntriesServeThatCanBeHeldToIt) {
   EXPECT_GT(held, 0);
 }
 
+TEST_F(ExplainTest, PreciseSumsAreNotServedByEntriesOfFastOnes) {
+  std::vector<std::string> command{"explain", "--n",           "6144",        "--k",          "4096", "--m",
+                                   "16",      "--device-name", "NVIDIA_H200", "--accumulate", "fast", "--json"};
+  EXPECT_EQ(run_json(command)["choice"], "tile");
+  command[command.size() - 2] = "precise";
+  const Json point = run_json(command);
+  EXPECT_NE(point["choice"], "tile");
+  EXPECT_THAT(point["reason"].get<std::string>(), HasSubstr("accumulate=fast, asked was accumulate=precise"));
+}
+
 TEST_F(ExplainTest, SlabsOfADeviceThatIsNotHereHaveNoBaselineAndWhatServesIsNotKnown) {
   const Json point = run_json({"explain", "--n", "6144", "--k", "4096", "--m", "16", "--device-name", "NVIDIA_H200",
                                "--layout", "slab64", "--json"});

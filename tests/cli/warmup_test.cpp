@@ -57,6 +57,31 @@ TEST_F(WarmupTest, CompilesOnceForADeviceThatIsNotHereAndExports) {
   EXPECT_GE(files, second["exported"].get<std::size_t>());
 }
 
+// A table of precise sums serves both kinds of linears, with kernels of their own.
+TEST_F(WarmupTest, PreciseSumsHaveKernelsOfTheirOwn) {
+  if (const auto api = cuda::nvrtc(); !api) {
+    GTEST_SKIP() << api.error().message;
+  }
+  const std::string name = "N=8192,K=3584,device_name=NVIDIA_H200,dtype=fp8_w8a8_channelwise.octile.json";
+  Json table = Json::parse(read_file(std::string(OCTILE_TEST_SOURCE_DIR) + "/tables/NVIDIA_H200/" + name), nullptr, false);
+  table["key"]["accumulate"] = "precise";
+  const Json all = table["entries"];
+  table["entries"] = Json::array({all.front(), all.back()});
+  ASSERT_EQ(all.front()["kernel"], "hopper_decode");
+  ASSERT_EQ(all.back()["kernel"], "baseline");
+  write(name, table.dump());
+  std::vector<std::string> command = {"warmup",        "--n",         "8192",     "--k",    "3584",
+                                      "--device-name", "NVIDIA_H200", "--tables", path(""), "--json=-"};
+  const Json fast = run_json(command, with_cache());
+  EXPECT_EQ(fast["failures"], Json::array());
+  EXPECT_EQ(fast["compiled"], fast["kernels"]);
+  command.insert(command.end() - 1, {"--accumulate", "precise"});
+  const Json precise = run_json(command, with_cache());
+  EXPECT_EQ(precise["failures"], Json::array());
+  EXPECT_EQ(precise["compiled"], 1) << "the product; what quantises is there: " << precise.dump();
+  EXPECT_EQ(precise["kernels"], fast["kernels"]);
+}
+
 TEST_F(WarmupTest, ADeviceOfUnknownArchitectureIsRefusedByName) {
   const RunResult result = run({"warmup", "--n", "64", "--k", "64", "--device-name", "NVIDIA_Unheard_Of"}, with_cache());
   EXPECT_EQ(result.status, 1);

@@ -15,7 +15,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace octile {
 namespace {
@@ -127,6 +132,15 @@ TEST_F(ChoosingHeld, WithoutABaselineThatCanBeHeldAHeuristicServesAsFarAsOneCan)
   const Choice none = p.choose(4096);
   EXPECT_EQ(none.family, nullptr);
   EXPECT_THAT(none.reason, HasSubstr("no kernel family can be held to 8 multiprocessors at M = 4096"));
+}
+
+TEST_F(ChoosingHeld, WhereAGapIsTheBaselinesFromSomeMOnItsLayoutIsReadToo) {
+  ours.held_up_to_m = 100;
+  const Plan p = plan(table({entry(1, 16, "ours", 8, 1.5)}));
+  EXPECT_EQ(p.choose(17).family, &ours);
+  EXPECT_EQ(p.choose(200).family, &vendor);
+  EXPECT_THAT(p.layouts(kForever), ElementsAre("packed", "vendor_layout"));
+  EXPECT_THAT(p.layouts(50), ElementsAre("packed"));
 }
 
 TEST_F(ChoosingHeld, WithTheKillSwitchOffTheBaselineServesAndSaysThatItIsNotHeld) {
@@ -530,6 +544,63 @@ TEST_F(Choosing, BetweenTwoBreakpointsTheChoiceNeverChanges) {
       ASSERT_EQ(choice.table_key, current.table_key) << "M = " << m;
     }
     ASSERT_EQ(next, starts.size()) << "breakpoints are ascending and within range";
+  }
+}
+
+// Whatever holds the plan: a table or none, gaps, two layouts, a limit of multiprocessors, an engine's kernel, batches that
+// must not matter, the switch.
+TEST_F(Choosing, NoMReadsALayoutThatLayoutsLacksAndEachOfThemIsRead) {
+  SCOPED_TRACE(test::seed_text());
+  auto& random = test::generator();
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  constexpr std::int64_t kLargest = 400;
+  for (int round = 0; round < 2000; ++round) {
+    FakeBackend device(draw(0, 1) == 0 ? DeviceKind::cpu : DeviceKind::cuda);
+    const auto hold = [&](FakeFamily& family) {
+      if (draw(0, 3) != 0) {
+        family.held_up_to_m = draw(0, 2) == 0 ? kForever : draw(1, static_cast<int>(kLargest));
+      }
+      family.us_per_row = draw(1, 3);
+      family.batch_invariant = draw(0, 3) != 0;
+    };
+    hold(device.add("ours"));
+    hold(device.add("other", draw(0, 1) == 0 ? "packed" : "other_layout"));
+    if (draw(0, 3) != 0) {
+      hold(device.add_vendor("vendor", draw(0, 1) == 0 ? "packed" : "vendor_layout"));
+    }
+    problem.max_sms = draw(0, 1) * 8;
+    problem.batch_invariant = draw(0, 3) == 0;
+    std::vector<TableEntry> entries;
+    const std::array kernels = {"ours", "ours", "other", "vendor", "of_another_build"};
+    const bool all_ours = draw(0, 1) == 0;
+    for (std::int64_t m = draw(1, 40); m < kLargest && draw(0, 6) != 0;) {
+      const std::int64_t hi = m + draw(0, 40);
+      const int us = draw(10, 30);
+      entries.push_back(!all_ours && draw(0, 5) == 0
+                            ? baseline_entry(m, hi)
+                            : test::timed_entry(m, hi, all_ours ? "ours" : kernels[static_cast<std::size_t>(draw(0, 4))],
+                                                draw(1, 300), us, us * (0.9 + 0.1 * draw(all_ours ? 2 : 0, 6))));
+      m = hi + 1 + draw(0, 60);
+    }
+    TileTable t = own_table(device.info, problem, entries);
+    t.key.weight_layout = draw(0, 3) == 0 ? "" : "packed";
+    const bool tuned = draw(0, 7) != 0;
+    const Plan p = Plan::from_lookup(&device, device.info, problem, entries.empty() ? TableLookup{} : in_table(t), tuned);
+    const std::vector<std::string> said = p.layouts(kLargest);
+    const std::vector<std::int64_t> starts = p.breakpoints(kLargest);
+    std::set<std::string> read;
+    Choice begun;
+    for (std::int64_t m = 1; m <= kLargest; ++m) {
+      const Choice choice = p.choose(m);
+      if (choice.family != nullptr) {
+        read.emplace(choice.family->layout_for(problem));
+      }
+      begun = std::ranges::binary_search(starts, m) ? choice : begun;
+      ASSERT_EQ(choice.family, begun.family) << "round " << round << ", M = " << m;
+      ASSERT_EQ(choice.config, begun.config) << "round " << round << ", M = " << m;
+    }
+    EXPECT_EQ(std::set<std::string>(said.begin(), said.end()), read)
+        << "round " << round << ", max_sms = " << problem.max_sms << ", table of " << entries.size();
   }
 }
 

@@ -107,6 +107,36 @@ TEST(ProductOracle, AcceptsWhatAMatrixUnitOfThirteenBitsDrops) {
   }
 }
 
+TEST(ProductOracle, RefusesAScaleThatIsAFewPercentOffAndPiecesOfTwoTokensInEachOthersPlace) {
+  SCOPED_TRACE(seed_text());
+  for (const std::int64_t k : {64, 4096}) {
+    for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
+      for (const DType dtype : {DType::bf16, DType::fp32}) {
+        SCOPED_TRACE(testing::Message() << "K=" << k << " " << to_string(accumulate) << " " << to_string(dtype));
+        const Product product(k);
+        const ProductOracle oracle(product.inputs());
+        const auto verdict = [&](const Product& of) {
+          return oracle.verdict(as_bytes(of.added(accumulate), dtype).data(), dtype, product.n, accumulate);
+        };
+        EXPECT_EQ(verdict(product), "");
+        Product of_token = product;
+        of_token.scales_x[3] *= 1.01F;
+        EXPECT_NE(verdict(of_token), "");
+        Product of_channel = product;
+        of_channel.scales_w[5] *= 1.02F;
+        EXPECT_NE(verdict(of_channel), "");
+        Product exchanged = product;
+        const auto token = exchanged.codes_x.begin() + 3 * k;
+        std::swap_ranges(token, token + 16, token + k);
+        EXPECT_NE(verdict(exchanged), "");
+        Product shifted = product;  // Eight tokens in the place of their neighbours.
+        std::rotate(shifted.codes_x.begin(), shifted.codes_x.begin() + k, shifted.codes_x.begin() + 8 * k);
+        EXPECT_NE(verdict(shifted), "");
+      }
+    }
+  }
+}
+
 TEST(ProductOracle, RefusesAMissingPieceOfKAForeignScaleAndAColumnInAnothersPlace) {
   SCOPED_TRACE(seed_text());
   const Product product(1152);

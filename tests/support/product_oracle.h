@@ -17,11 +17,14 @@ class ProductOracle {
   // Computes in double; the arrays may be gone when this returns.
   explicit ProductOracle(const ReferenceInputs& inputs);
 
-  // "" where every element of y [m, n] is as near to the reference as rounding and accumulation explain, and so are all
-  // together in norm; else what is wrong.
+  // "" where every element of y [m, n] is as near to the reference as rounding and accumulation explain, and so are each
+  // token and each channel by what it is of the reference, and all together in norm; else what is wrong.
   std::string verdict(const void* y, DType dtype, std::int64_t y_stride, Accumulate accumulate) const;
 
  private:
+  // One deviation of what the matrix unit drops, of the root of the sum of the products' squares.
+  double dropped_of_addends(Accumulate accumulate) const;
+  std::string odd_line(const void* y, DType dtype, std::int64_t y_stride, Accumulate accumulate, bool of_tokens) const;
   std::string worst_element(const void* y, DType dtype, std::int64_t y_stride, Accumulate accumulate) const;
 
   std::int64_t m_, n_, k_;

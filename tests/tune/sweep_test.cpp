@@ -48,5 +48,17 @@ TEST(Sweep, AJournalsHardKeysNameTheLaunchModeWhereItMatters) {
   }
 }
 
+TEST(Sweep, TablesAndJournalsNameTheSumsAndTheDefaultByTheNameOfWhatItIs) {
+  const SimulatedBackend backend(parse_scenario(""));
+  for (const auto& [asked, name] : {std::pair{Accumulate::device_default, "fast"}, std::pair{Accumulate::fast, "fast"},
+                                    std::pair{Accumulate::precise, "precise"}}) {
+    RunOptions options;
+    options.accumulate = asked;
+    EXPECT_EQ(hard_keys_of_run(backend, *known_device("NVIDIA_H200"), options).at("accumulate"), name);
+    EXPECT_EQ(table_key(*known_device("NVIDIA_H200"), problem_of(options, {"qkv", 48, 64}), "row_major").accumulate, name);
+    EXPECT_EQ(measure_settings(options, 1).problem.accumulate, asked);
+  }
+}
+
 }  // namespace
 }  // namespace octile::test

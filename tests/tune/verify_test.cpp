@@ -2,7 +2,10 @@
 // What verify finds in tables that were right once, and what it leaves alone.
 #include "octile/tune/verify.h"
 
+#include "linear/tables.h"
 #include "octile/table/table_store.h"
+#include "octile/tune/verify_plans.h"
+#include "support/fake_backend.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
@@ -137,6 +140,30 @@ TEST_F(VerifyTest, ABrokenFileIsAFinding) {
   EXPECT_FALSE(result->ok());
   EXPECT_EQ(result->findings[0].file, files_[0]);
   EXPECT_THAT(result->entries, SizeIs(2)) << "the other file is still verified";
+}
+
+// Linears of fast sums run its configs too, with other kernels than the ones that were measured.
+TEST_F(VerifyTest, ATableOfPreciseSumsCheckedWithFastOnesIsAdvice) {
+  FakeBackend gpu(DeviceKind::cuda);
+  gpu.add("ours");
+  Problem problem;
+  problem.n = 48;
+  problem.k = 64;
+  TileTable table = own_table(gpu.info, problem, {entry(1, 16, "ours", 8, 1.5)});
+  table.key.accumulate = "precise";
+  ASSERT_TRUE(write_own_table(table, directory_.path() + "/" + table_file_name(table.key, false)).has_value());
+  RunHooks hooks;
+  hooks.find_device = [&](std::string_view) -> Expected<Device> { return gpu.device(); };
+  for (const Accumulate asked : {Accumulate::device_default, Accumulate::fast, Accumulate::precise}) {
+    clear_table_cache();
+    VerifyOptions options;
+    options.tables = directory_.path();
+    options.accumulate = asked;
+    const auto plans = find_verify_plans(options, hooks);
+    ASSERT_TRUE(plans.has_value()) << plans.error().message;
+    EXPECT_THAT(plans->findings, IsEmpty());
+    EXPECT_EQ(std::ranges::count(plans->advice, "fast_sums", &Finding::kind), asked == Accumulate::precise ? 0 : 1);
+  }
 }
 
 TEST_F(VerifyTest, ASoftKeyThatDiffersIsAdvice) {

@@ -298,6 +298,7 @@ void add_verify(CLI::App& app, AllArgs& args, Action& action) {
   CLI::App* command = app.add_subcommand("verify", "Check numerics and timing of every table entry on this device");
   add_measuring(*command, args.verify.measure);
   add_search_path(*command, args.verify.measure.tables);
+  add_accumulate(*command, args.verify.measure.accumulate);
   add_layout(*command, args.verify.measure.layout, kServedLayout);
   add_json(*command, args.verify.measure.json, "the findings");
   command->add_flag("--all-m", args.verify.all_m,
@@ -319,6 +320,7 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
   add_m_list(*command, args.explain.m_list, "Numbers of tokens, as 1 or 1,4,16", true);
   add_device_or_name(*command, args.explain.device, "cpu (default), cuda:0", args.explain.device_name, "A device");
   add_search_path(*command, args.explain.tables);
+  add_accumulate(*command, args.explain.accumulate);
   add_layout(*command, args.explain.layout, kServedLayout);
   add_max_sms(*command, args.explain.max_sms);
   add_json(*command, args.explain.json, "the explanation (a list where several are asked for)");
@@ -334,6 +336,7 @@ void add_warmup(CLI::App& app, AllArgs& args, Action& action) {
   add_shape(*command, args.warmup.shape);
   add_device_or_name(*command, args.warmup.device, "cuda:0 (default), cuda:1", args.warmup.device_name, "A GPU");
   add_search_path(*command, args.warmup.tables);
+  add_accumulate(*command, args.warmup.accumulate);
   command
       ->add_option("--export", args.warmup.export_directory,
                    "Also write the kernels to DIR, for machines without NVRTC (OCTILE_CUBIN_PATH)")

@@ -78,6 +78,7 @@ struct VerifyArgs {
 
 struct ExplainArgs {
   ShapeArgs shape;
+  std::string accumulate;  // Empty: the device's default.
   std::string layout = "automatic";
   std::int64_t max_sms = 0;  // 0: no limit.
   std::vector<std::int64_t> m_list;
@@ -89,6 +90,7 @@ struct ExplainArgs {
 
 struct WarmupArgs {
   ShapeArgs shape;
+  std::string accumulate;   // Empty: the device's default.
   std::string device;       // Empty: "cuda:0", unless device_name is given.
   std::string device_name;  // Of a GPU that need not be present.
   std::string tables;

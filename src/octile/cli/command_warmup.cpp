@@ -41,6 +41,7 @@ void add_choices(const Device& device, const TuneShape& shape, const WarmupArgs&
   Problem problem;
   problem.n = shape.n;
   problem.k = shape.k;
+  problem.accumulate = accumulate_named(args.accumulate);
   const Plan plan = Plan::make(device.backend, device.info, problem, args.tables, tuned);
   for (const std::int64_t m : plan.breakpoints(kLargestM)) {
     const Choice choice = plan.choose(m);

@@ -36,9 +36,11 @@ Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args);
 // The device of --device ("" is the CPU) or, where it is given, of --device-name: present, known (without a backend), or a
 // name alone.
 Expected<Device> find_device_or_name(const std::string& id, const std::string& device_name);
-// Copies what tune, bench and verify have in common.
+// A checked option: "fast", "precise", else the device's default.
+Accumulate accumulate_named(std::string_view name);
 // A checked option: "row_major", "slab64", else automatic.
 WeightLayout layout_named(std::string_view name);
+// Copies what tune, bench and verify have in common.
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options);
 // 0, or 128 + the signal that ended a run.
 int interrupted_status(int signal_number);

@@ -62,7 +62,13 @@ Expected<Device> find_device_or_name(const std::string& id, const std::string& d
 
 namespace {
 
-// A checked option: one of two names, or empty.
+// A checked option: one of the three names.
+Pdl pdl_named(std::string_view name) {
+  return name == to_string(Pdl::off) ? Pdl::off : (name == to_string(Pdl::consume) ? Pdl::consume : Pdl::full);
+}
+
+}  // namespace
+
 Accumulate accumulate_named(std::string_view name) {
   for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
     if (name == to_string(accumulate)) {
@@ -71,13 +77,6 @@ Accumulate accumulate_named(std::string_view name) {
   }
   return Accumulate::device_default;
 }
-
-// A checked option: one of the three names.
-Pdl pdl_named(std::string_view name) {
-  return name == to_string(Pdl::off) ? Pdl::off : (name == to_string(Pdl::consume) ? Pdl::consume : Pdl::full);
-}
-
-}  // namespace
 
 WeightLayout layout_named(std::string_view name) {
   for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::slab64}) {

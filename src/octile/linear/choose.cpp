@@ -495,7 +495,9 @@ std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
   std::set<std::int64_t> starts = stretches(max_m);
   const std::vector<std::int64_t> ordered(starts.begin(), starts.end());
   for (std::size_t i = 0; i < ordered.size(); ++i) {
-    if (choose(ordered[i]).kind == ChoiceKind::heuristic) {
+    // Beside a limit of multiprocessors, what can be held where no entry serves differs from bucket to bucket.
+    const Choice first = choose(ordered[i]);
+    if (first.kind == ChoiceKind::heuristic || (problem_.max_sms > 0 && first.entry == nullptr)) {
       insert_bucket_starts(ordered[i], i + 1 < ordered.size() ? ordered[i + 1] - 1 : max_m, starts);
     }
   }
@@ -503,10 +505,16 @@ std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
 }
 
 // One M of each stretch suffices: what the heuristic chooses from bucket to bucket reads one layout, and to ask it for each
-// of 176 buckets took a quarter of a second a weight.
+// of 176 buckets took a quarter of a second a weight. Not so beside a limit of multiprocessors, where a gap is the
+// baseline's from the first M on at which nothing of ours can be held.
 std::vector<std::string> Plan::layouts(std::int64_t max_m) const {
+  std::set<std::int64_t> asked = stretches(max_m);
+  if (problem_.max_sms > 0) {
+    const std::vector<std::int64_t> all = breakpoints(max_m);
+    asked.insert(all.begin(), all.end());
+  }
   std::vector<std::string> result;
-  for (const std::int64_t m : stretches(max_m)) {
+  for (const std::int64_t m : asked) {
     const Choice choice = choose(m);
     std::string layout;
     if (choice.family != nullptr) {

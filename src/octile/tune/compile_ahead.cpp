@@ -3,11 +3,11 @@
 #include "octile/tune/compile_ahead.h"
 
 #include "octile/core/format.h"
+#include "octile/kernels/cpu/cores.h"
 #include "octile/tune/point.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <thread>
 #include <utility>
 
 namespace octile {
@@ -18,17 +18,20 @@ namespace {
 // compilers' own time is 7. So a batch keeps every core busy for about 3 s, after which it is seen whether time is left.
 constexpr std::size_t kAtLeast = 64;
 constexpr std::size_t kOfCore = 24;
+constexpr int kMostCores = 64;  // compile_all()'s threads.
 constexpr double kShareOfBudget = 0.2;
-
-std::size_t batch_size() {
-  static const std::size_t size = std::max(kAtLeast, kOfCore * std::thread::hardware_concurrency());
-  return size;
-}
 
 }  // namespace
 
+std::size_t compile_batch_size(int cores) noexcept {
+  return std::max(kAtLeast, kOfCore * static_cast<std::size_t>(std::clamp(cores, 0, kMostCores)));
+}
+
 CompileAhead::CompileAhead(Session& session, std::function<void()> report)
-    : session_(session), enough_s_(session.elapsed_s() + kShareOfBudget * session.left_s()), report_(std::move(report)) {}
+    : session_(session),
+      enough_s_(session.elapsed_s() + kShareOfBudget * session.left_s()),
+      batch_size_(compile_batch_size(cpu::usable_cores())),
+      report_(std::move(report)) {}
 
 bool CompileAhead::goes_on() const { return session_.elapsed_s() < enough_s_ && !session_.ended(); }
 
@@ -40,7 +43,7 @@ Expected<void> CompileAhead::add(const TuneShape& shape, const KernelFamily& fam
   spec.kernel = family.name();
   spec.config = config;
   waiting_.push_back({shape.n, shape.k, std::move(spec)});
-  return waiting_.size() < batch_size() ? Expected<void>() : finish();
+  return waiting_.size() < batch_size_ ? Expected<void>() : finish();
 }
 
 Expected<void> CompileAhead::finish() {

@@ -7,12 +7,16 @@
 #include "octile/tune/run_options.h"
 #include "octile/tune/session.h"
 
+#include <cstddef>
 #include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 namespace octile {
+
+// Kernels that are compiled before it is looked again whether time is left, where the process may use so many cores.
+std::size_t compile_batch_size(int cores) noexcept;
 
 class CompileAhead {
  public:
@@ -29,6 +33,7 @@ class CompileAhead {
  private:
   Session& session_;
   double enough_s_;
+  std::size_t batch_size_;
   std::function<void()> report_;
   std::set<std::string> known_;
   std::vector<CompileItem> waiting_;

@@ -42,6 +42,13 @@ std::vector<TuneShape> shapes_with_tables(const std::string& tables, const std::
 
 // What of a table can be said without measuring.
 void judge_entries(const Plan& plan, const TileTable& table, VerifyPlans& result) {
+  const Accumulate asked = plan.problem().accumulate;
+  if (plan.device().kind == DeviceKind::cuda && asked != Accumulate::precise &&
+      table.key.accumulate == to_string(Accumulate::precise)) {
+    result.advice.push_back({table.file, "", "fast_sums",
+                             "its kernels are checked with fast sums; --accumulate precise checks what linears of precise "
+                             "sums run"});
+  }
   bool is_stale_said = false;
   for (std::size_t i = 0; i < table.entries.size(); ++i) {
     const TableEntry& entry = table.entries[i];
