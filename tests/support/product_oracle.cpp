@@ -47,7 +47,8 @@ double ProductOracle::dropped_of_addends(Accumulate accumulate) const {
   constexpr std::int64_t kStep = 32;  // Elements of K of one instruction.
   constexpr std::int64_t kPromotion = 128;
   const std::int64_t summed = accumulate == Accumulate::precise ? std::min(k_, kPromotion) : k_;
-  const auto steps = static_cast<double>((summed + kStep - 1) / kStep);
+  const std::int64_t whole_steps = (summed + kStep - 1) / kStep;
+  const auto steps = static_cast<double>(whole_steps);
   return 3.3 * 0x1p-13 * std::sqrt(1 + steps / 2);
 }
 
