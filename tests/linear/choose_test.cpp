@@ -463,7 +463,15 @@ TEST_F(Choosing, FastEntriesAreWeakerThanPreciseOnAGpuAndTheSameOnACpu) {
   EXPECT_EQ(choice.kind, ChoiceKind::baseline);
   EXPECT_THAT(choice.reason, HasSubstr("weaker than asked: the entry is accumulate=fast"));
   t.key.accumulate = "precise";
-  EXPECT_EQ(Plan::from_lookup(&gpu, gpu.info, problem, in_table(t), true).choose(1).kind, ChoiceKind::tile);
+  const auto of_precise = [&] { return Plan::from_lookup(&gpu, gpu.info, problem, in_table(t), true).choose(1); };
+  EXPECT_EQ(of_precise().kind, ChoiceKind::tile);
+  EXPECT_EQ(of_precise().reason.find("measured with"), std::string::npos);
+  // Stronger than asked, and other kernels than those that were measured.
+  for (const Accumulate asked : {Accumulate::device_default, Accumulate::fast}) {
+    problem.accumulate = asked;
+    EXPECT_EQ(of_precise().kind, ChoiceKind::tile);
+    EXPECT_THAT(of_precise().reason, HasSubstr("measured with precise sums"));
+  }
 }
 
 TEST_F(Choosing, DeterministicEntriesAreWeakerThanTheBaselinesBits) {

@@ -57,6 +57,9 @@ Verdict Judge::verdict(const TableEntry& entry) const {
       } else if (problem.max_sms > 0 && table.key.max_sms != problem.max_sms) {
         verdict.note = table.key.max_sms == 0 ? "measured on all multiprocessors"
                                               : format("measured on {} multiprocessors", table.key.max_sms);
+      } else if (device.kind == DeviceKind::cuda && problem.accumulate != Accumulate::precise &&
+                 table.key.accumulate == to_string(Accumulate::precise)) {
+        verdict.note = "measured with precise sums";
       }
     } else if (backend == nullptr && entry.kernel == kFieldKernel) {
       judge_field_tile_without_family(entry, verdict);
