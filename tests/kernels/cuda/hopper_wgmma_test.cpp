@@ -16,13 +16,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -251,6 +256,30 @@ TEST(HopperWgmmaConfig, TheHeuristicIsTheHeadOfTheSpaceWhateverWasAskedBefore) {
       }
     }
   }
+}
+
+// A thread may be in the middle of it when the process forks.
+TEST(HopperWgmmaConfig, ChildrenForkedWhileAnotherThreadAsksGetAnAnswer) {
+  std::atomic<bool> is_over = false;
+  std::thread asking([&] {
+    for (std::int64_t n = 128; !is_over; n += 128) {
+      static_cast<void>(wgmma_heuristic(h200(), problem_of(n % 65536 + 128, 128), 65));
+    }
+  });
+  for (int child = 0; child < 40; ++child) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      ::alarm(20);  // A deadlock ends as a signal.
+      static_cast<void>(wgmma_heuristic(h200(), problem_of(4096, 256 + 128 * child), 100));
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0) << "child " << child;
+  }
+  is_over = true;
+  asking.join();
 }
 
 TEST(HopperWgmmaConfig, TheSpaceHasNoLaunchModeBeyondTheOneAskedForAndNoTileTwice) {

@@ -290,6 +290,7 @@ using SpaceKey = std::tuple<std::string, int, std::int64_t, std::int64_t, std::i
 }  // namespace
 
 // A space takes 1 to 3 ms, a linear without a table asks for up to 176 M, and a model's layers ask the same: found once.
+// Nobody waits for the lock: in the child of a fork() the thread that held it is not there, and finding anew costs little.
 WgmmaTile wgmma_heuristic(const DeviceInfo& device, const Problem& problem, std::int64_t m) {
   constexpr std::size_t kMost = 8192;
   static std::mutex mutex;
@@ -307,18 +308,18 @@ WgmmaTile wgmma_heuristic(const DeviceInfo& device, const Problem& problem, std:
                      problem.layout,
                      problem.max_sms,
                      m};
-  {
-    const std::scoped_lock lock(mutex);
+  if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock()) {
     if (const auto known = found.find(key); known != found.end()) {
       return known->second;
     }
   }
   const WgmmaTile tile = found_heuristic(device, problem, m);
-  const std::scoped_lock lock(mutex);
-  if (found.size() >= kMost) {
-    found.clear();
+  if (const std::unique_lock lock(mutex, std::try_to_lock); lock.owns_lock()) {
+    if (found.size() >= kMost) {
+      found.clear();
+    }
+    found.emplace(key, tile);
   }
-  found.emplace(key, tile);
   return tile;
 }
 
