@@ -6,6 +6,9 @@
 #include "octile/model/model.h"
 #include "octile/table/device_names.h"
 
+#include <algorithm>
+#include <initializer_list>
+
 namespace octile::cli {
 
 Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args) {
@@ -62,29 +65,21 @@ Expected<Device> find_device_or_name(const std::string& id, const std::string& d
 
 namespace {
 
-// A checked option: one of the three names.
-Pdl pdl_named(std::string_view name) {
-  return name == to_string(Pdl::off) ? Pdl::off : (name == to_string(Pdl::consume) ? Pdl::consume : Pdl::full);
+// A checked option: the value of that name, else `otherwise`.
+template <class Value>
+Value value_named(std::string_view name, std::initializer_list<Value> values, Value otherwise) {
+  const auto* const found = std::ranges::find_if(values, [&](Value value) { return name == to_string(value); });
+  return found == values.end() ? otherwise : *found;
 }
 
 }  // namespace
 
 Accumulate accumulate_named(std::string_view name) {
-  for (const Accumulate accumulate : {Accumulate::fast, Accumulate::precise}) {
-    if (name == to_string(accumulate)) {
-      return accumulate;
-    }
-  }
-  return Accumulate::device_default;
+  return value_named(name, {Accumulate::fast, Accumulate::precise}, Accumulate::device_default);
 }
 
 WeightLayout layout_named(std::string_view name) {
-  for (const WeightLayout layout : {WeightLayout::row_major, WeightLayout::slab64}) {
-    if (name == to_string(layout)) {
-      return layout;
-    }
-  }
-  return WeightLayout::automatic;
+  return value_named(name, {WeightLayout::row_major, WeightLayout::slab64}, WeightLayout::automatic);
 }
 
 void fill_options(const MeasureArgs& args, const std::string& command_line, RunOptions& options) {
@@ -93,7 +88,7 @@ void fill_options(const MeasureArgs& args, const std::string& command_line, RunO
   options.time_budget_s = args.time_budget_s;
   options.seed = args.seed;
   options.scope = args.scope;
-  options.pdl = pdl_named(args.pdl);
+  options.pdl = value_named(args.pdl, {Pdl::off, Pdl::consume}, Pdl::full);
   options.accumulate = accumulate_named(args.accumulate);
   options.layout = layout_named(args.layout);
   options.max_sms = static_cast<int>(args.max_sms);

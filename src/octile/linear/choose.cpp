@@ -477,7 +477,7 @@ Choice Plan::unlimited_choice(std::int64_t m) const {
   return choice;
 }
 
-std::set<std::int64_t> Plan::stretches(std::int64_t max_m) const {
+std::vector<std::int64_t> Plan::stretches(std::int64_t max_m) const {
   std::set<std::int64_t> starts = {1};
   if (uses_table()) {
     for (const TableSegment& segment : segments_of(*lookup_.table)) {
@@ -487,13 +487,12 @@ std::set<std::int64_t> Plan::stretches(std::int64_t max_m) const {
       }
     }
   }
-  starts.erase(starts.upper_bound(std::max<std::int64_t>(max_m, 1)), starts.end());
-  return starts;
+  return {starts.begin(), starts.upper_bound(std::max<std::int64_t>(max_m, 1))};
 }
 
 std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
-  std::set<std::int64_t> starts = stretches(max_m);
-  const std::vector<std::int64_t> ordered(starts.begin(), starts.end());
+  const std::vector<std::int64_t> ordered = stretches(max_m);
+  std::set<std::int64_t> starts(ordered.begin(), ordered.end());
   for (std::size_t i = 0; i < ordered.size(); ++i) {
     // Beside a limit of multiprocessors, what can be held where no entry serves differs from bucket to bucket.
     const Choice first = choose(ordered[i]);
@@ -508,13 +507,8 @@ std::vector<std::int64_t> Plan::breakpoints(std::int64_t max_m) const {
 // of 176 buckets took a quarter of a second a weight. Not so beside a limit of multiprocessors, where a gap is the
 // baseline's from the first M on at which nothing of ours can be held.
 std::vector<std::string> Plan::layouts(std::int64_t max_m) const {
-  std::set<std::int64_t> asked = stretches(max_m);
-  if (problem_.max_sms > 0) {
-    const std::vector<std::int64_t> all = breakpoints(max_m);
-    asked.insert(all.begin(), all.end());
-  }
   std::vector<std::string> result;
-  for (const std::int64_t m : asked) {
+  for (const std::int64_t m : problem_.max_sms > 0 ? breakpoints(max_m) : stretches(max_m)) {
     const Choice choice = choose(m);
     std::string layout;
     if (choice.family != nullptr) {

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,7 +102,7 @@ class Plan {
   Choice cheapest(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
   std::vector<const KernelFamily*> within_sm_limit(const std::vector<const KernelFamily*>& families, std::int64_t m) const;
   Choice unlimited_choice(std::int64_t m) const;
-  std::set<std::int64_t> stretches(std::int64_t max_m) const;  // First M of each interval and gap of the table.
+  std::vector<std::int64_t> stretches(std::int64_t max_m) const;  // First M of each interval and gap of the table.
   std::string no_table_reason() const;
   bool uses_table() const noexcept { return lookup_.table != nullptr && refusal_.empty(); }
 

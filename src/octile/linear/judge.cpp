@@ -57,8 +57,7 @@ Verdict Judge::verdict(const TableEntry& entry) const {
       } else if (problem.max_sms > 0 && table.key.max_sms != problem.max_sms) {
         verdict.note = table.key.max_sms == 0 ? "measured on all multiprocessors"
                                               : format("measured on {} multiprocessors", table.key.max_sms);
-      } else if (device.kind == DeviceKind::cuda && problem.accumulate != Accumulate::precise &&
-                 table.key.accumulate == to_string(Accumulate::precise)) {
+      } else if (is_precise_for_fast(table, device, problem)) {
         verdict.note = "measured with precise sums";
       }
     } else if (backend == nullptr && entry.kernel == kFieldKernel) {
@@ -233,6 +232,11 @@ std::string soft_key_difference(const TileTable& table, const Backend* backend, 
     }
   }
   return {};
+}
+
+bool is_precise_for_fast(const TileTable& table, const DeviceInfo& device, const Problem& problem) {
+  return device.kind == DeviceKind::cuda && problem.accumulate != Accumulate::precise &&
+         table.key.accumulate == to_string(Accumulate::precise);
 }
 
 std::string missing_vendor_reason(const Backend& backend, const DeviceInfo& device) {

@@ -44,6 +44,8 @@ std::string find_table_refusal(const TileTable& table, const std::string& alias,
                                const DeviceInfo& device, const Problem& problem);
 // The first soft key (Octile's or a vendor library's version) that is not what the table was measured with; empty: none.
 std::string soft_key_difference(const TileTable& table, const Backend* backend, const DeviceInfo& device);
+// A GPU's table of precise sums serves fast ones that are asked, by kernels that it did not measure.
+bool is_precise_for_fast(const TileTable& table, const DeviceInfo& device, const Problem& problem);
 // Why the device has no vendor as baseline, in the vendors' own words.
 std::string missing_vendor_reason(const Backend& backend, const DeviceInfo& device);
 

@@ -52,8 +52,8 @@ bool compares_with(const TableEntry* entry, const BenchRow& row) {
          entry->config == row.chosen_config;
 }
 
-// Entries that say no date were measured at their table's. A bench is dated by its start: what was measured in that second was
-// there before.
+// Entries that say no date were measured at their table's. A bench is dated by its start: what was measured in that second
+// was there before.
 bool was_measured_since(const TileTable& table, const TableEntry* entry, const std::string& date) {
   const auto of_table = table.provenance.find("date");
   if (entry == nullptr || (entry->date.empty() && of_table == table.provenance.end())) {

@@ -3,6 +3,7 @@
 #include "octile/tune/verify_plans.h"
 
 #include "octile/core/format.h"
+#include "octile/linear/judge.h"
 #include "octile/table/table_store.h"
 #include "octile/tune/sweep.h"
 
@@ -42,9 +43,7 @@ std::vector<TuneShape> shapes_with_tables(const std::string& tables, const std::
 
 // What of a table can be said without measuring.
 void judge_entries(const Plan& plan, const TileTable& table, VerifyPlans& result) {
-  const Accumulate asked = plan.problem().accumulate;
-  if (plan.device().kind == DeviceKind::cuda && asked != Accumulate::precise &&
-      table.key.accumulate == to_string(Accumulate::precise)) {
+  if (is_precise_for_fast(table, plan.device(), plan.problem())) {
     result.advice.push_back({table.file, "", "fast_sums",
                              "its kernels are checked with fast sums; --accumulate precise checks what linears of precise "
                              "sums run"});

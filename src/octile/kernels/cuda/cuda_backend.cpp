@@ -88,9 +88,10 @@ class CudaBackend final : public Backend {
       compiler.reason = api.error().message;
     }
     result.push_back(compiler);
-    // What a measurement should name; unknown without /sys.
-    if (std::string release = driver_release(); !release.empty()) {
-      result.push_back({"driver", std::move(release), true, ""});
+    // What a measurement should name; unknown without /sys. Read once: every linear with a table asks.
+    static const std::string release = driver_release();
+    if (!release.empty()) {
+      result.push_back({"driver", release, true, ""});
     }
     return result;
   }

@@ -138,10 +138,8 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   if (precise) {
     // Warpgroups that share a tile promote while others multiply; so does one with two sets, but at a stage's end.
     const double additions = tile.row_blocks() * tile.columns() / 2.0;
-    const double units = tile.block_k / 128.0 * tile.row_blocks() * promotion.pieces;
-    const double promote = promotion.sets == 2
-                               ? (additions / promotion.pieces / tile.row_blocks() + 60.0) / (tile.block_k / 128.0)
-                               : additions + 60.0 * units * 128.0 / tile.block_k;
+    const double promote = promotion.sets == 2 ? (piece / 2.0 + 60.0) / (tile.block_k / 128.0)
+                                               : additions + 60.0 * tile.row_blocks() * promotion.pieces;
     const bool alone = tile.in_turn || tile.groups == 1;
     chunk_clocks = alone ? std::max(products, additions) + promote : std::max(products, products / tile.groups + promote);
   }
