@@ -2,7 +2,7 @@
 // The oracle of products on a GPU: it accepts what a matrix unit of 13 bits drops, and nothing that is wrong.
 #include "support/product_oracle.h"
 
-#include "octile/core/float_formats.h"
+#include "support/hopper_sum.h"
 #include "support/random.h"
 
 #include <gmock/gmock.h>
@@ -17,12 +17,6 @@
 
 namespace octile::test {
 namespace {
-
-// Towards zero, to 13 bits below the leading one of `largest`.
-double truncated(double value, double largest) {
-  const double step = std::ldexp(1.0, std::ilogb(largest) - 13);
-  return std::trunc(value / step) * step;
-}
 
 struct Product {
   std::int64_t m = 16, n = 48, k = 0;
@@ -61,37 +55,50 @@ struct Product {
     return {m, n, k, codes_x.data(), scales_x.data(), codes_w.data(), scales_w.data(), nullptr};
   }
 
-  // As a matrix unit adds: 32 products and the sum so far, aligned to the largest; in precise mode into fp32 every 128.
-  std::vector<float> added(Accumulate accumulate) const {
-    std::vector<float> y(static_cast<std::size_t>(m * n));
-    for (std::int64_t row = 0; row < m; ++row) {
-      for (std::int64_t channel = 0; channel < n; ++channel) {
-        double sum = 0;
-        double promoted = 0;
-        for (std::int64_t first = 0; first < k; first += 32) {
-          std::vector<double> addends{sum};
-          for (std::int64_t i = first; i < std::min(first + 32, k); ++i) {
-            addends.push_back(static_cast<double>(e4m3_to_float(codes_x[static_cast<std::size_t>(row * k + i)])) *
-                              e4m3_to_float(codes_w[static_cast<std::size_t>(channel * k + i)]));
-          }
-          double largest = 0;
-          std::ranges::for_each(addends, [&](double a) { largest = std::max(largest, std::fabs(a)); });
-          sum = 0;
-          if (largest > 0) {
-            std::ranges::for_each(addends, [&](double a) { sum += truncated(a, largest); });
-          }
-          if (accumulate == Accumulate::precise && (first + 32) % 128 == 0) {
-            promoted += sum;
-            sum = 0;
-          }
-        }
-        y[static_cast<std::size_t>(row * n + channel)] = static_cast<float>(
-            (promoted + sum) * scales_w[static_cast<std::size_t>(channel)] * scales_x[static_cast<std::size_t>(row)]);
-      }
-    }
-    return y;
-  }
+  std::vector<float> added(Accumulate accumulate) const { return hopper_linear(inputs(), accumulate); }
 };
+
+// One row times one row of codes whose products are known.
+float sum_of(std::vector<std::uint8_t> x, std::vector<std::uint8_t> w, Accumulate accumulate = Accumulate::fast) {
+  return hopper_sum(x.data(), w.data(), static_cast<std::int64_t>(x.size()), accumulate);
+}
+
+TEST(HopperSum, CutsEachAddendToThirteenBitsBelowTheLargestExponent) {
+  constexpr std::uint8_t kOne = 0x38;
+  constexpr std::uint8_t kMinusOne = 0xB8;
+  constexpr std::uint8_t kEight = 0x50;
+  constexpr std::uint8_t k256 = 0x78;
+  constexpr std::uint8_t kSixteenth = 0x18;
+  constexpr std::uint8_t kMost = 0x7E;                      // 448: 1.75 x 2^8.
+  EXPECT_EQ(sum_of({k256, kOne}, {k256, kOne}), 65536.0F);  // The last of 13 bits below 2^16 is 8.
+  EXPECT_EQ(sum_of({k256, k256}, {k256, kSixteenth}), 65536.0F + 16);
+  EXPECT_EQ(sum_of({k256, kMinusOne}, {k256, kOne}), 65536.0F);  // Towards zero.
+  // 3.06 x 2^16, whose exponent counts as 16: two eights are kept, and of the sum 16 is the last bit.
+  EXPECT_EQ(sum_of({kMost, kEight, kEight}, {kMost, kOne, kOne}), 200704.0F + 16);
+  EXPECT_EQ(sum_of({kMost, kEight}, {kMost, kOne}), 200704.0F);
+}
+
+TEST(HopperSum, StepsOf32AndPromotionsOf128DecideWhatMeets) {
+  std::vector<std::uint8_t> x(256, 0);
+  std::vector<std::uint8_t> w(256, 0x38);
+  x[0] = 0x78;
+  w[0] = 0x78;  // 2^16 first,
+  x[130] = 0x38;
+  EXPECT_EQ(sum_of(x, w), 65536.0F);                       // and a one behind it is lost,
+  EXPECT_EQ(sum_of(x, w, Accumulate::precise), 65537.0F);  // but for a sum that begins anew.
+  x[130] = 0;
+  x[40] = 0x38;
+  EXPECT_EQ(sum_of(x, w, Accumulate::precise), 65536.0F);
+  std::rotate(x.begin(), x.begin() + 40, x.end());  // Ones first: they meet the large one as a sum.
+  std::rotate(w.begin(), w.begin() + 40, w.end());
+  std::fill_n(x.begin(), 8, std::uint8_t{0x38});
+  EXPECT_EQ(sum_of(x, w), 65536.0F + 8);
+}
+
+TEST(HopperSum, ANaNCodeMakesNaN) {
+  EXPECT_TRUE(std::isnan(sum_of({0x7F, 0x38}, {0x38, 0x38})));
+  EXPECT_TRUE(std::isnan(sum_of({0x38, 0x38}, {0x00, 0xFF})));
+}
 
 TEST(ProductOracle, AcceptsWhatAMatrixUnitOfThirteenBitsDrops) {
   SCOPED_TRACE(seed_text());
