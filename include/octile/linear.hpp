@@ -99,7 +99,7 @@ enum class ActivationMode {
 
 struct LinearOptions {
   ActivationMode activation = ActivationMode::dynamic_per_token;
-  float static_scale = 0.0F;    // For static_per_tensor: finite and > 0.
+  float static_scale = 0.0F;    // For static_per_tensor: finite and > 0; else 0.
   QuantizeOptions quantize;     // For dynamic_per_token.
   DType x_dtype = DType::bf16;  // bf16 or fp16, for the two modes that quantise.
   const void* bias = nullptr;   // [N], copied; nullptr: none.

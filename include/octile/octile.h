@@ -96,7 +96,7 @@ typedef struct octile_quantize_options {
 typedef struct octile_linear_options {
   size_t struct_size;
   int32_t activation;                      /* enum octile_activation. */
-  float static_scale;                      /* For OCTILE_STATIC_PER_TENSOR: finite and > 0. */
+  float static_scale;                      /* For OCTILE_STATIC_PER_TENSOR: finite and > 0; else 0. */
   const octile_quantize_options* quantize; /* For OCTILE_DYNAMIC_PER_TOKEN; NULL: the defaults. */
   const void* bias;                        /* [n], copied; NULL: none. */
   int32_t x_dtype;                         /* OCTILE_BF16 (default) or OCTILE_FP16. */

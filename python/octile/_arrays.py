@@ -61,8 +61,8 @@ def is_torch(value: Any) -> bool:
 
 def dtype_name(dtype: Any) -> str:
     """The library's name for "bf16", numpy.float16, ml_dtypes.bfloat16, torch.bfloat16, ..."""
-    if isinstance(dtype, str):
-        name = dtype
+    if isinstance(dtype, str) or dtype is None:
+        name = str(dtype)  # numpy takes None for float64.
     elif torch_module() is not None and isinstance(dtype, getattr(torch_module(), "dtype", ())):
         name = str(dtype).removeprefix("torch.")
     else:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,7 @@ class Weight:
         batch_invariant: bool = False,
         pdl: str = "full",
         layout: str = "automatic",
-        tables: str = "",
+        tables: str | os.PathLike[str] = "",
         scale_dtype: Any = None,
     ) -> None:
         self.device: str = _arrays.device_of(codes) if device is None else device
@@ -98,7 +99,7 @@ class Weight:
         self._core = _core.Weight(
             **source,
             device=self.device,
-            tables=tables,
+            tables=os.fspath(tables),
             out_dtype=self.out_dtype,
             accumulate=accumulate,
             numerics=numerics,

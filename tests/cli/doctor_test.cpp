@@ -33,6 +33,8 @@ TEST_F(DoctorTest, SaysVersionsDevicesTablesSettingsAndThatEveryFamilyIsRight) {
 TEST_F(DoctorTest, AWrongSettingIsShownInPlaceOfStoppingIt) {
   const RunResult result = run({"doctor"}, {.environment = {{"OCTILE_CPU_ISA", "mmx"}}});
   EXPECT_THAT(result.out, AllOf(HasSubstr("wrong: OCTILE_CPU_ISA='mmx'"), HasSubstr("Self-test")));
+  const RunResult misspelt = run({"doctor"}, {.environment = {{"OCTILE_NUM_THREAD", "1"}}});
+  EXPECT_THAT(misspelt.out, AllOf(HasSubstr("wrong: OCTILE_NUM_THREAD: "), HasSubstr("did you mean OCTILE_NUM_THREADS?")));
 }
 
 TEST_F(DoctorTest, ABrokenTableIsNamed) {

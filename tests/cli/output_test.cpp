@@ -88,5 +88,68 @@ TEST_F(OutputTest, AfterTableAFileOfJsonNeedsTheEqualsSign) {
   EXPECT_FALSE(nlohmann::json::parse(read_file(path("lint.json")), nullptr, false).is_discarded());
 }
 
+constexpr const char* kOneLayer = R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100, "num_hidden_layers": 1})";
+
+// Whatever way its path is written.
+TEST_F(OutputTest, AResultNeverReplacesAFileThatTheCommandReads) {
+  const std::string config = write("model/config.json", kOneLayer);
+  const std::string kept = write("kept", "kept");
+  const std::string link = path("link");
+  std::filesystem::create_symlink("kept", link);
+  const std::vector<std::vector<std::string>> cases = {
+      {"report", kept, "--html", kept},
+      {"report", link, "--html", kept},
+      {"report", kept, "--html", link},
+      {"report", path("model/../kept"), "--html", path("./kept")},
+      {"report", "kept", "--html", kept},
+      {"bench", "--n", "64", "--k", "64", "--compare", kept, "--csv", kept},
+      {"bench", "--n", "64", "--k", "64", "--compare", kept, "--html", kept},
+      {"bench", "--n", "64", "--k", "64", "--compare", kept, "--json", kept},
+      {"tune", "--from-log", kept, "--html", kept},
+      {"explain", "--m", "1", "--model", config, "--json", config},
+      {"explain", "--m", "1", "--model", path("model"), "--json", config},
+      {"table", "lint", kept, "--json=" + kept},
+  };
+  for (const std::vector<std::string>& arguments : cases) {
+    const RunResult result = run(arguments, {.directory = folder_});
+    const std::string line = testing::PrintToString(arguments);
+    EXPECT_EQ(result.status, 2) << line;
+    EXPECT_EQ(result.out, "") << line;
+    EXPECT_THAT(result.err, testing::AllOf(HasSubstr("would replace"), HasSubstr("reads"))) << line;
+    EXPECT_EQ(read_file(kept), "kept") << line;
+    EXPECT_EQ(read_file(config), kOneLayer) << line;
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+}
+
+TEST_F(OutputTest, TwoResultsDoNotGoIntoOneFile) {
+  const std::string first = path("result");
+  const std::string again = path("./result");
+  const std::vector<std::string> work = {"bench", "--n", "64", "--k", "64", "--m", "1"};
+  const std::vector<std::vector<std::string>> cases = {
+      {"--json", first, "--csv", again}, {"--json", first, "--html", again}, {"--csv", first, "--html", again}};
+  for (const std::vector<std::string>& outputs : cases) {
+    std::vector<std::string> arguments = work;
+    arguments.insert(arguments.end(), outputs.begin(), outputs.end());
+    const RunResult result = run(arguments);
+    EXPECT_EQ(result.status, 2) << testing::PrintToString(outputs);
+    EXPECT_THAT(result.err, testing::AllOf(HasSubstr("would both write"), HasSubstr(outputs[0]), HasSubstr(outputs[2])));
+    EXPECT_FALSE(std::filesystem::exists(first));
+  }
+}
+
+TEST_F(OutputTest, ADashIsNoFileOfReports) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"report", "record", "--html", "-"},
+                                                    {"bench", "--n", "64", "--k", "64", "--csv", "-"},
+                                                    {"bench", "--n", "64", "--k", "64", "--html", "-"},
+                                                    {"tune", "--n", "64", "--k", "64", "--html", "-"}}) {
+    const RunResult result = run(arguments, {.directory = folder_});
+    EXPECT_EQ(result.status, 2) << testing::PrintToString(arguments);
+    EXPECT_THAT(result.err, HasSubstr("standard output is /dev/stdout"));
+    EXPECT_FALSE(std::filesystem::exists(path("-")));
+  }
+}
+
 }  // namespace
 }  // namespace octile::cli

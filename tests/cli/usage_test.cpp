@@ -154,6 +154,72 @@ TEST_F(UsageTest, WrongArgumentsAreStatusTwoWithAMessageOnStderrAlone) {
   }
 }
 
+// As a shell's unset variable in quotes gives them: none may pass for "not given".
+TEST_F(UsageTest, AnEmptyValueIsStatusTwoInEveryOption) {
+  const std::vector<std::string> shape = {"--n", "64", "--k", "64"};
+  const std::vector<std::string> point = {"--n", "64", "--k", "64", "--m", "1"};
+  const std::string file = write("file", "");
+  struct Command {
+    std::vector<std::string> words;
+    std::vector<std::string> arguments;
+    std::vector<std::string> options;
+  };
+  const Command commands[] = {
+      {{"explain"}, point, {"--device", "--device-name", "--tables", "--json", "--accumulate", "--layout", "--max-sms"}},
+      {{"explain", "--m", "1"}, {}, {"--model", "--n", "--k", "--tp"}},
+      {{"tune"},
+       point,
+       {"--device", "--devices", "--tables", "--html", "--from-log", "--shard", "--time-budget", "--seed", "--scope",
+        "--numerics", "--pdl"}},
+      {{"bench"}, point, {"--device", "--tables", "--html", "--csv", "--compare", "--record", "--json"}},
+      {{"verify"}, shape, {"--device", "--tables", "--json"}},
+      {{"warmup"}, shape, {"--device", "--device-name", "--tables", "--export", "--json"}},
+      {{"report"}, {file}, {"--html"}},
+      {{"report", "--html", path("r.html")}, {}, {""}},
+      {{"cache"}, {}, {"--limit", "--json"}},
+      {{"devices"}, {}, {"--json"}},
+      {{"table", "lint"}, {file}, {"--device-name", ""}},
+      {{"table", "show"}, {}, {""}},
+      {{"table", "diff"}, {file}, {""}},
+      {{"table", "merge"}, {file}, {"--out"}},
+      {{"table", "import"}, {file}, {"--out"}},
+      {{"table", "adopt"}, {file}, {"--tables"}},
+      {{"table", "export", "--triton"}, {file}, {"--out"}},
+  };
+  for (const Command& command : commands) {
+    for (const std::string& option : command.options) {
+      std::vector<std::string> arguments = command.words;
+      arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+      if (!option.empty()) {
+        arguments.push_back(option);
+      }
+      arguments.emplace_back();
+      const RunResult result = run(arguments);
+      const std::string line = testing::PrintToString(arguments);
+      EXPECT_EQ(result.status, 2) << line << result.err;
+      EXPECT_EQ(result.out, "") << line;
+      EXPECT_THAT(result.err, HasSubstr("octile: error: ")) << line;
+    }
+  }
+}
+
+TEST_F(UsageTest, TablesThatAreLookedForWhereNoDirectoryIsAreStatusTwo) {
+  const std::string file = write("file", "");
+  const std::string missing = path("missing");
+  for (const char* command : {"explain", "bench", "verify", "warmup"}) {
+    for (const std::string& list : {missing, file, folder_ + ":" + missing}) {
+      std::vector<std::string> arguments = {command, "--n", "64", "--k", "64", "--tables", list};
+      if (command == std::string_view("explain")) {
+        arguments.insert(arguments.end(), {"--m", "1"});
+      }
+      const RunResult result = run(arguments);
+      EXPECT_EQ(result.status, 2) << command << " " << list;
+      EXPECT_THAT(result.err,
+                  testing::AllOf(HasSubstr("--tables: wanted directories, got"), HasSubstr(list == file ? file : missing)));
+    }
+  }
+}
+
 TEST_F(UsageTest, TheLaunchModeIsDocumentedAndAnotherValueIsRefusedWithTheThreeThatThereAre) {
   for (const char* command : {"tune", "bench"}) {
     const RunResult help = run({command, "--help"});
@@ -209,6 +275,8 @@ TEST_F(UsageTest, AWrongEnvironmentVariableIsStatusTwoBeforeAnyWork) {
   const Case cases[] = {
       {"OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE", "of", "on, off, true, false, 1, 0, yes, no"},
       {"SGLANG_ENABLE_FP8_GEMM_CONFIG_TUNE", "maybe", "on, off, true, false, 1, 0, yes, no"},
+      {"OCTILE_ENABLE_FP8_GEMM_CONFIG_TUN", "off", "did you mean OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE?"},
+      {"OCTILE_TABLES_PATH", "tables", "did you mean OCTILE_TABLE_PATH?"},
       {"OCTILE_NUM_THREADS", "many", "whole number from 0 to 1024"},
       {"OCTILE_LOG_LEVEL", "loud", "debug info warning error off"},
   };
@@ -221,7 +289,7 @@ TEST_F(UsageTest, AWrongEnvironmentVariableIsStatusTwoBeforeAnyWork) {
       const RunResult result = run(arguments, {.environment = {{c.name, c.value}}});
       EXPECT_EQ(result.status, 2) << c.name << " " << arguments[0];
       EXPECT_EQ(result.out, "");
-      EXPECT_THAT(result.err, testing::AllOf(HasSubstr(c.name), HasSubstr(c.value), HasSubstr(c.words)));
+      EXPECT_THAT(result.err, testing::AllOf(HasSubstr(c.name), HasSubstr(c.words)));
     }
   }
 }

@@ -80,6 +80,33 @@ TEST(AtomicFile, ASymbolicLinkStaysAndItsTargetIsReplaced) {
   EXPECT_EQ(test::read_text(target), "new");
 }
 
+TEST(AtomicFile, ALinkWhoseTargetIsNotThereYetStaysAndItsTargetIsMade) {
+  const test::TemporaryDirectory directory;
+  const std::string target = directory.file("elsewhere/c.json");
+  const std::string relative = directory.file("relative.json");
+  fs::create_symlink("elsewhere/c.json", relative);
+  const std::string chain = directory.file("chain.json");
+  fs::create_symlink(relative, chain);
+  for (const std::string& link : {relative, chain}) {
+    ASSERT_TRUE(write_file_atomically(link, "new"));
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_EQ(test::read_text(target), "new");
+    fs::remove_all(directory.file("elsewhere"));
+  }
+}
+
+TEST(AtomicFile, ALinkThatLeadsToItselfIsAnErrorAndStays) {
+  const test::TemporaryDirectory directory;
+  const std::string loop = directory.file("loop.json");
+  fs::create_symlink("loop.json", loop);
+  for (const auto& refused : {write_file_atomically(loop, "new"), check_writable(loop)}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::io);
+    EXPECT_THAT(refused.error().message, HasSubstr(loop));
+  }
+  EXPECT_TRUE(fs::is_symlink(loop));
+}
+
 TEST(AtomicFile, AFailureNamesPathAndReasonAndLeavesNoTemporaryFile) {
   const test::TemporaryDirectory directory;
   const std::string path = directory.file("folder");

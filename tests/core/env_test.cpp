@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "octile/core/env.h"
 
+#include "support/log_capture.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +14,7 @@
 namespace octile::env {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kSwitch = "OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE";
@@ -115,6 +118,41 @@ TEST(Env, OverridesNestAndAreRestoredWhenAnExceptionPasses) {
 }
 
 TEST(Env, AnUndeclaredVariableIsRefused) { EXPECT_FALSE(get_bool("OCTILE_NO_SUCH_THING")); }
+
+TEST(Env, AMisspeltNameIsFoundWithTheOneThatWasMeant) {
+  for (const Variable& variable : variables()) {
+    const std::string name = variable.name;
+    for (const std::string& wrong : {name.substr(0, name.size() - 1), name + "S", name + "_", "OCTILE_X" + name.substr(7)}) {
+      const RealVariable value(wrong.c_str(), "off");
+      const std::vector<Misspelt> found = misspelt();
+      ASSERT_EQ(found.size(), 1U) << wrong;
+      EXPECT_EQ(found.front().name, wrong);
+      const auto checked = check_all();
+      ASSERT_FALSE(checked) << wrong;
+      EXPECT_EQ(checked.error().code, ErrorCode::invalid_argument);
+      EXPECT_THAT(checked.error().message, AllOf(HasSubstr(wrong), HasSubstr("did you mean OCTILE_")));
+    }
+  }
+  const RealVariable value("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNING", "off");
+  EXPECT_EQ(misspelt().at(0).meant, kSwitch);
+}
+
+TEST(Env, OtherProgramsNamesAreNoneOfOurs) {
+  const RealVariable near_us("OCTILES_TABLE_PATH", "x");
+  const RealVariable own("OCTILE_ENGINE_THREADS_OF_ITS_OWN", "x");
+  const RealVariable fallback(kFieldSwitch, "on");
+  EXPECT_TRUE(misspelt().empty());
+}
+
+TEST(Env, AMisspeltNameIsWarnedOfOnce) {
+  const RealVariable value("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUN", "off");
+  const test::LogCapture log;
+  warn_of_misspelt();
+  warn_of_misspelt();
+  EXPECT_EQ(log.warnings_with("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUN: there is no such variable, did you mean "
+                              "OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE?"),
+            1);
+}
 
 TEST(Env, EveryVariableIsDeclaredOnceWithASentenceASectionAndADefaultThatParses) {
   std::set<std::string> names;

@@ -332,6 +332,14 @@ TEST_F(Linear, RefusesOptionsThatCannotWork) {
         },
         "static activation scale");
   }
+  for (const ActivationMode mode : {ActivationMode::dynamic_per_token, ActivationMode::quantized}) {
+    refused(
+        [&](LinearOptions& o) {
+          o.activation = mode;
+          o.static_scale = 0.02F;
+        },
+        "want 0 unless activation is static_per_tensor, got 0.02");
+  }
   refused([](LinearOptions& o) { o.x_dtype = DType::fp32; }, "want bf16 or fp16, got fp32");
   refused([](LinearOptions& o) { o.x_dtype = DType::e4m3; }, "want bf16 or fp16, got e4m3");
   refused([](LinearOptions& o) { o.quantize.floor = 0.0F; }, "floor");

@@ -2,7 +2,10 @@
 """octile.Weight and octile.Linear on numpy arrays against the double-precision oracle."""
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -261,6 +264,8 @@ def test_bad_weights_are_refused_in_words(rng):
         octile.Weight(np.stack([codes, codes]), scales)
     with pytest.raises(ValueError, match="out_dtype: want one of bf16, fp16, fp32.*'float64'"):
         octile.Weight(codes, scales, out_dtype=np.float64)
+    with pytest.raises(ValueError, match="out_dtype: want one of bf16, fp16, fp32.*'None'"):
+        octile.Weight(codes, scales, out_dtype=None)
     with pytest.raises(ValueError, match="accumulate: want one of default, fast, precise, got 'slow'"):
         octile.Weight(codes, scales, accumulate="slow")
     with pytest.raises(ValueError, match="numerics: want one of"):
@@ -269,6 +274,34 @@ def test_bad_weights_are_refused_in_words(rng):
         octile.Weight(codes, scales, pdl="on")
     with pytest.raises(RuntimeError, match="'tpu:0'|tpu:0"):
         octile.Weight(codes, scales, device="tpu:0")
+
+
+def test_tables_may_be_a_path_and_one_that_is_not_there_is_said(rng, tmp_path, capfd):
+    codes, scales, _ = make(rng, 8, 16)
+    octile.Weight(codes, scales, tables=tmp_path)
+    assert str(tmp_path) not in capfd.readouterr().err
+    octile.Weight(codes, scales, tables=tmp_path / "missing")
+    assert f"{tmp_path / 'missing'} for tables: No such file or directory" in capfd.readouterr().err
+
+
+def test_a_misspelt_switch_is_said_with_the_name_that_was_meant():
+    code = """
+import numpy as np
+import octile
+
+for _ in range(2):
+    octile.Linear(octile.Weight(np.zeros((8, 16), np.uint8), 1.0))
+"""
+    environment = {**os.environ, "OCTILE_ENABLE_FP8_GEMM_CONFIG_TUN": "off"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.count("did you mean OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE?") == 1
+
+
+def test_a_static_scale_that_would_be_dropped_is_refused(rng):
+    _, _, weight = make(rng, 8, 16)
+    for activation in ("dynamic_per_token", "quantized"):
+        with pytest.raises(ValueError, match="want 0 unless activation is static_per_tensor, got 0.5"):
+            octile.Linear(weight, activation=activation, static_scale=0.5)
 
 
 def test_bad_calls_are_refused_in_words(rng):

@@ -295,6 +295,10 @@ TEST(OwnFormat, AFaultyEntryIsLeftOutAndTheRestServes) {
   expect_entry_left_out(put("ratio", {{"mid", 1.2}, {"lo", 1.1}, {"hi", 1.4}, {"p", 1}}), "bad_value", "ratio.p");
   expect_entry_left_out(put("inferred", 1), "bad_value", "inferred must be true or false");
   expect_entry_left_out(put("date", 2026), "bad_value", "date");
+  for (const char* date :
+       {"yesterday", "2026", "2026-11-3", "2026-11-30T", "2026-11-30 22:13:30Z", "9999-99-99x", "30.11.2026"}) {
+    expect_entry_left_out(put("date", date), "bad_value", "date must be as 2026-11-30T22:13:30Z");
+  }
   expect_entry_left_out(put("BLOCK_SIZE_M", 16), "unknown_key", "BLOCK_SIZE_M");
 }
 
@@ -388,11 +392,15 @@ TEST(OwnFormat, UnknownTopLevelKeysAndBadProvenanceAreNamedAndTheRestServes) {
   Json document = good();
   document["_comment"] = "tuned at night";
   document["provenance"]["clocks"] = 1980;
+  document["provenance"]["date"] = "yesterday";  // Later than any date, where texts are compared.
   const Loaded loaded = load_text(document.dump());
   ASSERT_TRUE(loaded.table);
-  ASSERT_EQ(loaded.findings.size(), 2U);
+  ASSERT_EQ(loaded.findings.size(), 3U);
   EXPECT_EQ(loaded.findings[0].key, "_comment");
-  EXPECT_THAT(loaded.findings[1].message, HasSubstr("provenance.clocks"));
+  EXPECT_THAT(
+      loaded.findings[1].message + loaded.findings[2].message,
+      ::testing::AllOf(HasSubstr("provenance.clocks"), HasSubstr("provenance.date must be as 2026-11-30T22:13:30Z")));
+  EXPECT_FALSE(loaded.table->provenance.contains("date"));
   EXPECT_EQ(loaded.table->entries.size(), 3U);
   EXPECT_FALSE(loaded.table->provenance.contains("clocks"));
 }

@@ -5,6 +5,7 @@
 #include "octile/core/env.h"
 #include "octile/table/table_store.h"
 #include "support/files.h"
+#include "support/log_capture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,6 +30,20 @@ TEST(SearchPath, OptionThenEnvironmentThenUserThenShipped) {
   const env::ScopedOverride path("OCTILE_TABLE_PATH", "/env1:/env2");
   EXPECT_THAT(table_search_path("/opt1:/opt2"), ElementsAre("/opt1", "/opt2", "/env1", "/env2", "/data/octile/tables",
                                                             std::string(OCTILE_TEST_SOURCE_DIR) + "/tables"));
+}
+
+TEST(SearchPath, ADirectoryThatIsNamedAndIsNotThereIsSaidOnceAndStaysInThePath) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory.write("file", "");
+  const std::string missing = directory.file("missing");
+  const env::ScopedOverride path("OCTILE_TABLE_PATH", missing + ":" + directory.path());
+  const test::LogCapture log;
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_THAT(table_search_path(file), ::testing::IsSupersetOf({file, missing, directory.path()}));
+  }
+  EXPECT_EQ(log.warnings_with("OCTILE_TABLE_PATH names " + missing + " for tables: No such file or directory"), 1);
+  EXPECT_EQ(log.warnings_with("the option names " + file + " for tables: it is no directory"), 1);
+  EXPECT_EQ(log.all().size(), 2U) << "of what is there, or where no one looked, nothing is said";
 }
 
 TEST(SearchPath, ADirectoryIsSearchedOnce) {

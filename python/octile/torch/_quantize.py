@@ -71,18 +71,30 @@ def quantize_(
         if name is not None and id(module) not in plan:
             parts["name"] = f"{name}.{path}"
             _ops.require_free(parts["name"])
+        if id(module) not in plan and not _is_finite(module.weight):
+            raise ValueError(f"{path}: its weight has values that are not finite, which have no scale")
         plan.setdefault(id(module), (module, parts))
         places.append((path, parent, child_name, id(module)))
     made: dict[int, Linear] = {}
     for path, parent, child_name, key in places:
         if key not in made:
             module, parts = plan.pop(key)
-            made[key] = _make(
-                module, parts, max_m, device, dtype, {"quantize": quantize, "max_sms": max_sms, "options": options}
-            )
+            try:
+                made[key] = _make(
+                    module, parts, max_m, device, dtype, {"quantize": quantize, "max_sms": max_sms, "options": options}
+                )
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
         setattr(parent, child_name, made[key])
         report.replaced.append(path)
     return report
+
+
+def _is_finite(weight: torch.Tensor) -> bool:
+    """Without a copy of it; of e4m3 codes, whose NaN is a value like others, always."""
+    if weight.dtype not in ACTIVATIONS or weight.numel() == 0:
+        return True
+    return all(bool(torch.isfinite(end)) for end in torch.aminmax(weight.detach()))
 
 
 def _children(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module, str, torch.nn.Module]]:

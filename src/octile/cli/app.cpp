@@ -5,12 +5,13 @@
 #include "octile/cli/args.h"
 #include "octile/cli/commands.h"
 #include "octile/cli/exit_status.h"
+#include "octile/cli/file_arguments.h"
 #include "octile/cli/output.h"
 #include "octile/cli/parse.h"
 #include "octile/core/env.h"
 #include "octile/core/format.h"
+#include "octile/core/nearest.h"
 #include "octile/model/model.h"
-#include "octile/model/nearest.h"
 
 #include <CLI/CLI.hpp>
 
@@ -101,7 +102,11 @@ void add_search_path(CLI::App& command, std::string& tables) {
   command
       .add_option("--tables", tables,
                   "Directories with tables, ':' between them, searched before OCTILE_TABLE_PATH and the user's own")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check([](const std::string& list) {
+        const auto checked = check_directories(list);
+        return checked ? std::string() : checked.error().message;
+      });
 }
 
 struct AllArgs {
@@ -579,6 +584,41 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   return fail({ErrorCode::invalid_argument, std::string(error.what()) + " (--help shows what there is)"});
 }
 
+const CLI::App& chosen_command(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+  }
+  return *command;
+}
+
+// What is wrong whatever the command: an empty value, as a shell's unset variable gives, and results that would replace
+// what is read or each other.
+Expected<void> check_arguments(const CLI::App& command) {
+  FileArguments files;
+  for (const CLI::Option* option : command.get_options([](const CLI::Option* given) { return given->count() > 0; })) {
+    const std::string name = option->get_name();
+    const std::string& type = option->get_type_name();
+    const bool report = name == "--csv" || name == "--html";
+    const bool written = report || name == "--json";
+    // What --out of `table merge` names takes part in the result.
+    const bool read = !written && name != "--out" && (type == "FILE" || type == "MODEL");
+    for (const std::string& value : option->results()) {
+      if (value.empty()) {
+        return make_error(ErrorCode::invalid_argument, "{}: wanted {}, got an empty value", name, type);
+      }
+      if (value == "-" && report) {
+        return make_error(ErrorCode::invalid_argument, "{}: wanted {}, got \"-\"; standard output is /dev/stdout", name,
+                          type);
+      }
+      if (written || read) {
+        (written ? files.written : files.read).push_back({name, value});
+      }
+    }
+  }
+  return check_distinct(files);
+}
+
 }  // namespace
 
 int run_app(int argc, char** argv) {
@@ -623,6 +663,9 @@ int run_app(int argc, char** argv) {
   }
   if (!action) {
     return no_command(names, "");
+  }
+  if (auto checked = check_arguments(chosen_command(app)); !checked) {
+    return fail(checked.error());
   }
   if (args.reads_environment) {
     if (auto checked = env::check_all(); !checked) {

@@ -47,6 +47,9 @@ std::string environment_text() {
       text += format("{} = {}  ({})\n", variable.name, value->text, value->source);
     }
   }
+  for (const env::Misspelt& found : env::misspelt()) {
+    text += format("wrong: {}\n", to_string(found));
+  }
   return text.empty() ? "nothing of Octile's is set\n" : text;
 }
 

@@ -45,6 +45,26 @@ Expected<void> make_parent(const fs::path& path, NewFileAccess access = NewFileA
   return {};
 }
 
+// Where `path` leads through symbolic links, also where nothing is there yet: a link stays what it is.
+Expected<fs::path> behind_links(const fs::path& path) {
+  // As many as Linux itself follows.
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  fs::path target = fs::canonical(path, error);
+  if (!error) {
+    return target;
+  }
+  target = path;
+  for (int followed = 0; fs::is_symlink(fs::symlink_status(target, error)); ++followed) {
+    const fs::path next = fs::read_symlink(target, error);
+    if (error || followed == kMostLinks) {
+      return io_error("follow", path, error ? error.value() : ELOOP);
+    }
+    target = target.parent_path() / next;
+  }
+  return target;
+}
+
 // A file being written; removed again unless it was renamed over its target.
 class TemporaryFile {
  public:
@@ -116,9 +136,11 @@ struct Replacement {
 };
 
 Expected<Replacement> begin_replacement(const std::string& path, NewFileAccess access) {
-  std::error_code ignored;
-  const fs::path resolved = fs::canonical(path, ignored);
-  fs::path target = ignored ? fs::path(path) : resolved;
+  Expected<fs::path> resolved = behind_links(path);
+  if (!resolved) {
+    return resolved.error();
+  }
+  fs::path target = *std::move(resolved);
   if (Expected<void> made = make_parent(target, access); !made) {
     return made.error();
   }

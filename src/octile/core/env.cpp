@@ -3,6 +3,8 @@
 #include "octile/core/env.h"
 
 #include "octile/core/format.h"
+#include "octile/core/log.h"
+#include "octile/core/nearest.h"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +12,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
+
+#include <unistd.h>
 
 namespace octile::env {
 namespace {
@@ -268,7 +272,44 @@ Expected<void> check_all() {
       return std::move(located).error();
     }
   }
+  if (const std::vector<Misspelt> found = misspelt(); !found.empty()) {
+    return Error{ErrorCode::invalid_argument, to_string(found.front())};
+  }
   return {};
+}
+
+std::vector<Misspelt> misspelt() {
+  constexpr std::string_view kPrefix = "OCTILE_";
+  std::vector<std::string> known;
+  for (const Variable& variable : kVariables) {
+    known.emplace_back(std::string_view(variable.name).substr(kPrefix.size()));
+  }
+  std::vector<Misspelt> found;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view assignment = *entry;
+    const std::string_view name = assignment.substr(0, assignment.find('='));
+    if (!name.starts_with(kPrefix) || declaration_of(name) != nullptr) {
+      continue;
+    }
+    // What all names begin with is no likeness.
+    if (const std::string meant = nearest_name(name.substr(kPrefix.size()), known); !meant.empty()) {
+      found.push_back({std::string(name), std::string(kPrefix) + meant});
+    }
+  }
+  return found;
+}
+
+std::string to_string(const Misspelt& found) {
+  return format("{}: there is no such variable, did you mean {}?", found.name, found.meant);
+}
+
+void warn_of_misspelt() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const Misspelt& found : misspelt()) {
+      log_message(LogLevel::warning, to_string(found));
+    }
+  });
 }
 
 std::optional<bool> parse_bool(std::string_view text) noexcept {

@@ -44,8 +44,19 @@ Expected<bool> get_bool(std::string_view name);
 Expected<std::int64_t> get_int(std::string_view name);
 // Text, path lists and choices (a choice in lower case).
 Expected<std::string> get_text(std::string_view name);
-// Every variable parsed: the first error, if any. The command calls it before it does anything.
+// Every variable parsed, and none misspelt: the first error, if any. The command calls it before it does anything.
 Expected<void> check_all();
+
+// Names in the environment that are no variable of Octile and nearly one: what they were to switch keeps its default.
+struct Misspelt {
+  std::string name;
+  std::string meant;
+};
+std::vector<Misspelt> misspelt();
+// "OCTILE_X: there is no such variable, did you mean OCTILE_Y?"
+std::string to_string(const Misspelt& found);
+// Says each once a process: where linears are made, a foreign program's variable must not be an error.
+void warn_of_misspelt();
 
 // Parses one of on/off, true/false, 1/0, yes/no in any case.
 std::optional<bool> parse_bool(std::string_view text) noexcept;

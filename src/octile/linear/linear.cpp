@@ -63,6 +63,12 @@ Expected<void> check_linear_options(const LinearOptions& options) {
     case ActivationMode::quantized:
       break;
   }
+  // Dropping it would quantise with other scales than were asked for.
+  if (options.activation != ActivationMode::static_per_tensor && options.static_scale != 0.0F) {
+    return make_error(ErrorCode::invalid_argument,
+                      "static activation scale: want 0 unless activation is static_per_tensor, got {}",
+                      options.static_scale);
+  }
   if (options.activation != ActivationMode::quantized && options.x_dtype != DType::bf16 && options.x_dtype != DType::fp16) {
     return make_error(ErrorCode::invalid_argument, "activations: want bf16 or fp16, got {}", to_string(options.x_dtype));
   }

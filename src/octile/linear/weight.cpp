@@ -175,7 +175,10 @@ const PackedWeight* packed_in_layout(const Fp8Weight::Impl& weight, std::string_
   return nullptr;
 }
 
-Expected<bool> tuning_enabled() { return env::get_bool("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE"); }
+Expected<bool> tuning_enabled() {
+  env::warn_of_misspelt();
+  return env::get_bool("OCTILE_ENABLE_FP8_GEMM_CONFIG_TUNE");
+}
 
 Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) try {
   auto device = find_device(options.device);

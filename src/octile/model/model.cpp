@@ -4,8 +4,8 @@
 
 #include "octile/core/format.h"
 #include "octile/core/json_file.h"
+#include "octile/core/nearest.h"
 #include "octile/model/hf_config.h"
-#include "octile/model/nearest.h"
 
 #include <nlohmann/json.hpp>
 

@@ -73,7 +73,10 @@ std::string env_markdown(std::span<const VariableReport> variables) {
       "in force and where they came from.\n\n"
       "An empty value counts as unset. A value that cannot be parsed is an error that lists the accepted words: the "
       "command\n"
-      "exits with status 2 before it does anything, and the library's functions return the error.\n";
+      "exits with status 2 before it does anything, and the library's functions return the error. A name that is nearly "
+      "one of\n"
+      "these is an error of the command, too, and one warning of the library: `OCTILE_ENABLE_FP8_GEMM_CONFIG_TUN` switches "
+      "nothing.\n";
   std::string section;
   for (const VariableReport& variable : variables) {
     if (variable.section != section) {

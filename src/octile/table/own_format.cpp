@@ -267,6 +267,24 @@ void read_ratio(ObjectReader& reader, TableEntry& entry) {
   entry.ratio = Ratio{*mid, *lo, *hi};
 }
 
+constexpr std::string_view kDateExample = "2026-11-30T22:13:30Z";
+
+// A day, and behind it a time or nothing: merging compares dates as texts, in which "yesterday" would always win.
+bool is_date(std::string_view text) {
+  constexpr std::string_view kShape = "0000-00-00T00:00:00Z";
+  constexpr std::size_t kDay = std::string_view("0000-00-00").size();
+  return (text.size() == kShape.size() || text.size() == kDay) &&
+         std::equal(text.begin(), text.end(), kShape.begin(),
+                    [](char c, char shape) { return shape == '0' ? c >= '0' && c <= '9' : c == shape; });
+}
+
+void read_date(ObjectReader& reader, TableEntry& entry) {
+  reader.text("date", Presence::optional, entry.date);
+  if (reader.ok() && !entry.date.empty() && !is_date(entry.date)) {
+    reader.fail("bad_value", format("date must be as {}, it is {}", kDateExample, quote_for_message(entry.date)));
+  }
+}
+
 void read_entry(ObjectReader& reader, TableEntry& entry) {
   read_interval(reader, entry);
   reader.name("kernel", entry.kernel);
@@ -279,7 +297,7 @@ void read_entry(ObjectReader& reader, TableEntry& entry) {
   read_ratio(reader, entry);
   reader.number("rel_error", Presence::optional, true, entry.rel_error);
   reader.boolean("inferred", Presence::optional, entry.inferred);
-  reader.text("date", Presence::optional, entry.date);
+  read_date(reader, entry);
   reader.refuse_unknown();
 }
 
@@ -347,6 +365,10 @@ void read_provenance(const Json& document, TileTable& table, std::vector<Finding
       findings.push_back({table.file, "", "bad_value",
                           format("provenance.{} must be a string of at most {} bytes, it is {}; it was left out",
                                  printable_text(name), kMaxTextBytes, describe_json(value))});
+    } else if (name == "date" && !is_date(*text)) {
+      findings.push_back(
+          {table.file, "", "bad_value",
+           format("provenance.date must be as {}, it is {}; it was left out", kDateExample, quote_for_message(*text))});
     } else {
       table.provenance.insert_or_assign(name, *text);
     }

@@ -3,6 +3,7 @@
 #include "octile/table/search_path.h"
 
 #include "octile/core/env.h"
+#include "octile/core/format.h"
 #include "octile/core/log.h"
 #include "octile/table/table_store.h"
 
@@ -57,6 +58,17 @@ std::string home_directory() {
   return {};
 }
 
+// A directory that was named and is not there would leave every linear untuned without a word.
+void warn_unless_directory(const std::string& directory, std::string_view named_by) {
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  if (!fs::is_directory(status)) {
+    log_once(LogLevel::warning, format("no table directory {}", directory),
+             format("{} names {} for tables: {}", named_by, directory,
+                    fs::exists(status) ? "it is no directory" : error.message()));
+  }
+}
+
 }  // namespace
 
 std::string shipped_table_directory(const ShippedTables& places) {
@@ -99,10 +111,14 @@ std::string user_table_directory() {
 
 std::vector<std::string> table_search_path(std::string_view tables_option) {
   std::vector<std::string> directories = split_path_list(tables_option);
+  for (const std::string& directory : directories) {
+    warn_unless_directory(directory, "the option");
+  }
   if (const Expected<std::string> path = env::get_text("OCTILE_TABLE_PATH"); !path) {
     log_once(LogLevel::warning, "OCTILE_TABLE_PATH", path.error().message);
   } else {
     for (std::string& directory : split_path_list(*path)) {
+      warn_unless_directory(directory, "OCTILE_TABLE_PATH");
       directories.push_back(std::move(directory));
     }
   }

@@ -429,6 +429,10 @@ def test_what_cannot_be_replaced_rightly_is_refused_by_name(torch_rng):
     assert "without a weight_scale" in refusal(bare)
     assert "got torch.float32: convert it" in refusal(torch.nn.Linear(64, 64))
     assert "meta" in refusal(torch.nn.Linear(64, 64, device="meta", dtype=torch.bfloat16))
+    for value in (float("nan"), float("inf"), -float("inf")):
+        spoilt = torch.nn.Linear(64, 64).bfloat16()
+        spoilt.weight.data[5, 7] = value
+        assert "1: its weight has values that are not finite" in refusal(spoilt)
     hooked = torch.nn.Linear(64, 64).bfloat16()
     hooked.register_forward_hook(lambda *_: None)
     assert "hooks" in refusal(hooked)

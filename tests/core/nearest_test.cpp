@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The name a mistyped one probably means.
-#include "octile/model/nearest.h"
+#include "octile/core/nearest.h"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edit distance, by the two-row dynamic programme.
-#include "octile/model/nearest.h"
+#include "octile/core/nearest.h"
 
 #include <algorithm>
 #include <numeric>
