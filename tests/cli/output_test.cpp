@@ -75,6 +75,24 @@ TEST_F(OutputTest, JsonIntoADeviceIsWrittenAndLeavesTheDevice) {
   EXPECT_THAT(out.out, HasSubstr("\"source\": \"default\""));
 }
 
+// By its descriptor: what stdout was redirected to is neither replaced nor written from its start.
+TEST_F(OutputTest, StandardOutputNamedAsAFileIsAppendedToWhateverItIs) {
+  const std::string command = OCTILE_TEST_COMMAND;
+  for (const std::string name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    const std::string log = write("log", "kept\n");
+    const RunResult result =
+        run({"-c", command + " env --json " + name + " >> " + log}, {.directory = folder_, .program = "/bin/sh"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string text = read_file(log);
+    EXPECT_TRUE(text.starts_with("kept\n[")) << text.substr(0, 40);
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("\"source\": \"default\""), HasSubstr("Dispatch\n")));
+    EXPECT_EQ(run({"env", "--json", name}, {.standard_output = Stdout::closed}).status, 1) << name;
+  }
+  const RunResult error = run({"env", "--json", "/dev/stderr"});
+  EXPECT_THAT(error.err, HasSubstr("\"source\": \"default\""));
+  EXPECT_EQ(run({"env", "--json", "/dev/fd/77"}).status, 1);
+}
+
 TEST_F(OutputTest, AfterTableAFileOfJsonNeedsTheEqualsSign) {
   // "--json FILE" would write the report over the table that was to be read.
   const std::string table = write("t/N=64,K=64,device_name=X,dtype=fp8_w8a8_channelwise.json", "not a table");

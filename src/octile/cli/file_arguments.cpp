@@ -2,6 +2,7 @@
 // Files are compared by where their paths lead, so that "a.json", "./a.json" and a link to it are one.
 #include "octile/cli/file_arguments.h"
 
+#include "octile/cli/output.h"
 #include "octile/core/format.h"
 #include "octile/table/search_path.h"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 
 // Where the file of a result is or would be; nothing for what is no regular file and is not replaced.
 std::optional<fs::path> written_file(const std::string& path) {
-  if (path == "-") {
+  if (path == "-" || named_descriptor(path)) {
     return std::nullopt;
   }
   std::error_code error;

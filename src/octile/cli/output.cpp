@@ -7,6 +7,7 @@
 #include "octile/core/format.h"
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -40,6 +41,24 @@ bool is_written_in_place(const std::string& path) {
 
 }  // namespace
 
+std::optional<int> named_descriptor(std::string_view path) {
+  if (path == "/dev/stdout") {
+    return STDOUT_FILENO;
+  }
+  if (path == "/dev/stderr") {
+    return STDERR_FILENO;
+  }
+  for (const std::string_view directory : {std::string_view("/dev/fd/"), std::string_view("/proc/self/fd/")}) {
+    if (path.starts_with(directory)) {
+      const std::string_view digits = path.substr(directory.size());
+      int fd = 0;
+      const auto [rest, status] = std::from_chars(digits.data(), digits.data() + digits.size(), fd);
+      return status == std::errc() && rest == digits.data() + digits.size() && fd >= 0 ? std::optional(fd) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
 int fail(const Error& error) {
   const std::string line = format("octile: error: {}\n", error.message);
   // Nothing can be done where stderr does not take it either; the exit status still tells.
@@ -64,6 +83,9 @@ void prepare_standard_streams() {
 Expected<void> write_stdout(std::string_view text) { return write_all(STDOUT_FILENO, text, "standard output"); }
 
 Expected<void> write_output_file(const std::string& path, std::string_view text) {
+  if (const std::optional<int> descriptor = named_descriptor(path)) {
+    return write_all(*descriptor, text, path);
+  }
   if (!is_written_in_place(path)) {
     return write_file_atomically(path, text);
   }
@@ -81,7 +103,12 @@ Expected<void> check_output_files(const std::vector<std::string>& paths) {
     if (path.empty() || path == "-") {
       continue;
     }
-    if (!is_written_in_place(path)) {
+    if (const std::optional<int> descriptor = named_descriptor(path)) {
+      const int mode = ::fcntl(*descriptor, F_GETFL);
+      if (mode == -1 || (mode & O_ACCMODE) == O_RDONLY) {
+        return make_error(ErrorCode::io, "cannot write to {}: {}", path, std::strerror(EBADF));
+      }
+    } else if (!is_written_in_place(path)) {
       if (auto writable = check_writable(path); !writable) {
         return writable;
       }

@@ -7,6 +7,7 @@
 #include "octile/cli/args.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,11 @@ void prepare_standard_streams();
 // Writes all of `text` to stdout.
 Expected<void> write_stdout(std::string_view text);
 
-// Replaces a regular file atomically; writes into a device or a pipe ("/dev/stdout") as it is.
+// Of "/dev/stdout", "/dev/fd/3" and the like: what is behind it may be a file that is being appended to, and is not
+// replaced.
+std::optional<int> named_descriptor(std::string_view path);
+
+// Replaces a regular file atomically; writes into a device, a pipe or a descriptor ("/dev/stdout") as it is.
 Expected<void> write_output_file(const std::string& path, std::string_view text);
 
 // Whether write_output_file() could write to each of `paths` now; for what must not fail behind hours of measuring. Empty
