@@ -166,9 +166,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   octile_linear_options linear_options{};
   linear_options.struct_size = arguments.struct_size(sizeof linear_options);
   linear_options.activation = arguments.word(OCTILE_QUANTIZED);
-  // In other modes any scale but 0 is refused, and little would be reached behind it.
-  const float static_scale = arguments.number();
-  linear_options.static_scale = linear_options.activation == OCTILE_STATIC_PER_TENSOR ? static_scale : 0.0F;
+  linear_options.static_scale = arguments.number();
   linear_options.quantize = arguments.is_strange() ? &quantize : nullptr;
   linear_options.bias = arguments.is_strange() ? bias.data() : nullptr;
   linear_options.x_dtype = arguments.word(OCTILE_FP16);
