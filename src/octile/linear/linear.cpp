@@ -2,6 +2,7 @@
 // Fp8Linear: what a linear adds to its weight (bias, how activations arrive), and the hot path.
 #include "octile/core/env.h"
 #include "octile/core/float_formats.h"
+#include "octile/core/float_mode.h"
 #include "octile/core/format.h"
 #include "octile/core/log.h"
 #include "octile/linear/call_line.h"
@@ -18,6 +19,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -242,6 +244,11 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
       linear.untuned->add(m);
     }
     const PreparedKernel& prepared = *dispatch->serving[interval];
+    // An engine's function has the bits that it has when the engine calls it.
+    std::optional<ScopedFloatMode> mode;
+    if (prepared.weight->layout() != kEngineLayout) {
+      mode.emplace();
+    }
     if (auto ok = linear.verbose ? run_and_say(prepared, args, linear.plan) : prepared.kernel->run(*prepared.weight, args);
         !ok) {
       return ok;
@@ -276,6 +283,7 @@ Expected<void> prepare_dispatch(Fp8Linear::Impl& impl, std::int64_t max_m, bool 
 }  // namespace
 
 Expected<Fp8Linear> Fp8Linear::create(Fp8Weight weight, const LinearOptions& options) try {
+  const ScopedFloatMode mode;
   if (weight.impl() == nullptr) {
     return make_error(ErrorCode::invalid_argument, "want a weight, got one that was moved from");
   }
@@ -337,6 +345,8 @@ Expected<void> Fp8Linear::prepare(std::int64_t max_m) try {
   if (max_m < 1) {
     return make_error(ErrorCode::invalid_argument, "prepare: want max_m >= 1, got {}", max_m);
   }
+  // Threads that a vendor starts here keep the mode that they start with.
+  const ScopedFloatMode mode;
   const std::lock_guard lock(impl_->prepare_mutex);
   const Dispatch* current = impl_->current.load(std::memory_order_relaxed);
   if (current != nullptr && !current->is_fallback && current->max_m >= max_m) {

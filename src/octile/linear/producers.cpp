@@ -3,6 +3,7 @@
 #include <octile/producers.hpp>
 
 #include "octile/core/float_formats.h"
+#include "octile/core/float_mode.h"
 #include "octile/core/format.h"
 #include "octile/kernels/backend.h"
 #include "octile/kernels/producer.h"
@@ -101,6 +102,7 @@ struct RmsNorm::Impl : ReadyProducer {};
 struct SwiGlu::Impl : ReadyProducer {};
 
 Expected<RmsNorm> RmsNorm::create(const RmsNormOptions& options) try {
+  const ScopedFloatMode mode;
   ProducerSpec spec = spec_of(ProducerKind::rms_norm, options.producer);
   spec.epsilon = options.epsilon;
   if (auto ok = check_producer_spec(spec); !ok) {

@@ -3,6 +3,7 @@
 #include "octile/linear/weight.h"
 
 #include "octile/core/env.h"
+#include "octile/core/float_mode.h"
 #include "octile/core/format.h"
 #include "octile/linear/choose.h"
 #include "octile/linear/engine_kernel.h"
@@ -181,6 +182,7 @@ Expected<bool> tuning_enabled() {
 }
 
 Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOptions& options) try {
+  const ScopedFloatMode mode;  // Subnormal scales are not 0.
   auto device = find_device(options.device);
   if (!device) {
     return Error{ErrorCode::unavailable, std::move(device).error().message};
@@ -191,6 +193,7 @@ Expected<Fp8Weight> Fp8Weight::create(const WeightSource& source, const WeightOp
 }
 
 Expected<void> Fp8Weight::update(const WeightSource& source, SourceMemory memory, void* stream) try {
+  const ScopedFloatMode mode;
   if (impl_ == nullptr) {
     return make_error(ErrorCode::invalid_argument, "update: the weight was moved from");
   }

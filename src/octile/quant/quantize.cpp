@@ -3,6 +3,7 @@
 #include "octile/quant/quantize.h"
 
 #include "octile/core/float_formats.h"
+#include "octile/core/float_mode.h"
 #include "octile/core/format.h"
 
 #include <octile/octile.hpp>
@@ -136,6 +137,7 @@ Expected<void> check_quantize_options(const QuantizeOptions& options) {
 
 Expected<void> quantize_per_token(const ConstMatrixView& x, std::uint8_t* codes, float* scales,
                                   const QuantizeOptions& options) {
+  const ScopedFloatMode mode;
   if (auto ok = check_activation_view(x, x.cols); !ok) {
     return ok;
   }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cfenv>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -45,6 +46,28 @@ TEST_P(ThreadPoolOfSize, CallsEveryPartExactlyOnce) {
       EXPECT_EQ(counts_of(pool, parts), std::vector<int>(static_cast<std::size_t>(parts), 1)) << parts << " parts";
     }
   }
+}
+
+// As arithmetic shows it: on x86, std::fegetround() reads the mode of another unit than the one that floats use.
+bool rounds_to_nearest() {
+  const volatile float one = 1.0F;
+  const volatile float little = 1e-10F;
+  return one - little == one;
+}
+
+// Rounding stands for the whole mode.
+TEST_P(ThreadPoolOfSize, PartsRunInTheDefaultFloatingPointModeAndTheCallerKeepsItsOwn) {
+  std::thread([size = GetParam()] {
+    ASSERT_EQ(std::fesetround(FE_TOWARDZERO), 0);
+    ThreadPool pool(size);  // Its threads start with this one's mode.
+    for (const int parts : {1, 64}) {
+      std::vector<int> nearest(static_cast<std::size_t>(parts), -1);
+      const auto note = [&](int part) { nearest[static_cast<std::size_t>(part)] = static_cast<int>(rounds_to_nearest()); };
+      pool.run(parts, note);
+      EXPECT_EQ(nearest, std::vector<int>(static_cast<std::size_t>(parts), 1));
+      EXPECT_FALSE(rounds_to_nearest());
+    }
+  }).join();
 }
 
 TEST_P(ThreadPoolOfSize, UsesNoMoreThreadsThanItsSize) {

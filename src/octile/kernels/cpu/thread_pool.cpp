@@ -5,6 +5,7 @@
 #include "octile/kernels/cpu/thread_pool.h"
 
 #include "octile/core/env.h"
+#include "octile/core/float_mode.h"
 #include "octile/core/log.h"
 #include "octile/kernels/cpu/futex_turn.h"
 
@@ -66,6 +67,7 @@ struct ThreadPool::Impl {
   }
 
   void work_until_stopped() {
+    const ScopedFloatMode mode;  // A thread starts with its maker's.
     for (std::uint32_t seen = 0;;) {
       seen = wait_until_changed(wake, seen, watch);
       if (stopped.load(std::memory_order_acquire)) {
@@ -172,6 +174,7 @@ ThreadPool::Impl* ThreadPool::current_impl() {
 }
 
 void ThreadPool::run(int parts, PartFunction work) {
+  const ScopedFloatMode mode;
   if (parts <= 1 || size_ == 1 || working) {
     run_inline(parts, work);
     return;
