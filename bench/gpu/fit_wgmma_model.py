@@ -3,11 +3,12 @@
 """Fits the constants of hopper_wgmma's cost model (wgmma_predict_us in hopper_wgmma_search.cpp) to recorded timings.
 
     pip install numpy scipy
-    fit_wgmma_model.py bench/results/NVIDIA_H200/hopper_wgmma_sweep*.json [--seconds 120]
+    fit_wgmma_model.py bench/results/NVIDIA_H200/hopper_wgmma_{sweep,neighbours}.json [--seconds 120]
 
 Prints the constants, and what the model's first, first four and first sixteen configs lose to the best one timed at every
 point. What is minimised weighs configs near the best of their point most, since the model only has to rank those. Times of
-different runs are different points: an absolute time of one is not compared with one of another."""
+different runs are different points: an absolute time of one is not compared with one of another. Rows of the product alone
+(scope gemm) are those of early starts; rows of the whole linear tell what the launch modes do."""
 import argparse
 import json
 import time
@@ -22,11 +23,29 @@ OUT_BYTES = 2
 # Constant: what it may be. Bytes a microsecond, microseconds, clocks, or without a unit.
 BOUNDS = {
     "dram_rate": (3.5e6, 5e6), "sm_rate": (85e3, 250e3), "l2_rate": (60e3, 250e3), "clocks_per_us": (1300, 1850),
-    "clock_loss": (0.0, 0.35), "column_clocks": (0, 16), "shared_bytes_clock": (90, 140), "alone": (1.0, 1.3),
+    "clock_loss": (0.0, 0.35), "shared_bytes_clock": (90, 140), "alone": (1.0, 1.3),
     "stage_clocks": (0, 60), "start_us": (0.5, 3.0), "output_rate": (8e3, 80e3), "held_stages": (0.5, 2.5),
     "latency_us": (0.5, 1.5), "cluster_latency": (1.0, 1.5), "cluster_us": (0.0, 0.8), "swap_loss": (0.95, 1.15),
-    "norm_of_chunk": (2, 16), "norm": (1.5, 12), "round_us": (0.0, 1.0), "group_loss": (0.9, 1.1), "reread": (0.0, 0.6),
+    "norm_of_chunk": (2, 16), "norm": (1.5, 12), "round_us": (0.0, 1.0), "reread": (0.0, 0.6), "codes_shared": (1, 8),
+    # Blocks whose requests for the same weights are one; then the linear's quantiser and what a late start costs.
+    "by_cluster": (1.2, 2), "by_chance": (1, 1.8), "in_pairs": (1, 2), "two_in_order": (1, 2), "more_in_order": (1, 4.2),
+    "quantise_us": (0.3, 3), "quantise_rate": (0.8e6, 6e6), "late_us": (0.5, 2.5), "consume_us": (0, 1.5),
 }
+SHARED = ["by_cluster", "by_chance", "in_pairs", "two_in_order", "more_in_order"]
+
+
+def shared_by(config, m):
+    """Which constant says how weights are shared; None: no neighbour asks for the same ones."""
+    if config.get("CLUSTER_M", 1) > 1:
+        return "by_cluster"
+    side_by_side = min(config.get("GROUP_SIZE_M", 8), -(-m // config["BLOCK_SIZE_M"]))
+    if side_by_side < 2 or config.get("CLUSTER_N", 1) > 1:
+        return None
+    if config.get("PAIRS", 0):
+        return "in_pairs" if side_by_side % 2 == 0 else None
+    if config.get("PDL", 1) > 0:
+        return "by_chance"
+    return "two_in_order" if side_by_side == 2 else "more_in_order"
 
 
 def features(shape, m, config):
@@ -53,30 +72,35 @@ def features(shape, m, config):
     return {
         "rows": rows, "columns": columns, "swap": swap, "cluster": cluster > 1, "rounds": rounds, "block_k": block_k,
         "chunks": -(-k // block_k) * block_k / 128, "overlapped": overlapped, "work": 2.0 * m * n * k,
-        "landed": 128.0 * (channels + tokens), "requested": 128.0 * (channels / cluster_m + tokens / cluster_n),
+        "landed": 128.0 * (channels + tokens), "weights_asked": 128.0 * channels, "codes_asked": 128.0 * tokens / cluster_n,
+        **{name: shared_by(config, m) == name for name in SHARED}, "pdl": config.get("PDL", 1), "codes": 2.0 * m * k,
         "stages": stages, "window": max(1, 1024 * window // (block_k * channels)) if window else stages,
         "weights_of_stage": together * block_k * channels, "codes_of_stage": together * block_k * tokens,
         "output": channels * tokens * OUT_BYTES, "exposed": 1 if in_turn or resident > 1 else rounds,
-        "dram": n * k + m * k + m * n * OUT_BYTES, "reread": n * k * min(-(-m // (tokens * cluster_m)) - 1, 3), "share_of_groups": groups > 1 and not in_turn,
+        "dram": n * k + m * k + m * n * OUT_BYTES, "reread": n * k * min(-(-m // (tokens * cluster_m)) - 1, 3),
     }
 
 
 def predict(f, p):
-    instruction = np.maximum(f["columns"] / 2 + p["column_clocks"], (64 * 32 + 32 * f["columns"]) / p["shared_bytes_clock"])
+    instruction = np.maximum(f["columns"] / 2, (64 * 32 + 32 * f["columns"]) / p["shared_bytes_clock"])
     clocks = 4 * f["rows"] / 64 * instruction * np.where(f["overlapped"], 1, p["alone"])
-    clocks = clocks * np.where(f["share_of_groups"], p["group_loss"], 1) + p["stage_clocks"] * 128 / f["block_k"]
+    clocks = clocks + p["stage_clocks"] * 128 / f["block_k"]
     multiply_us = clocks / (p["clocks_per_us"] * (1 - p["clock_loss"] * np.minimum(1, f["work"] / 2e11)))
     under_way = np.maximum(f["stages"] - p["held_stages"], 0.3)
     in_flight = np.minimum(under_way, f["window"]) * f["weights_of_stage"] + under_way * f["codes_of_stage"]
     latency = p["latency_us"] * np.where(f["cluster"], p["cluster_latency"], 1)
-    land_us = np.maximum(np.maximum(f["landed"] / p["sm_rate"], f["requested"] / p["l2_rate"]),
+    shared = np.select([f[name] for name in SHARED], [p[name] for name in SHARED], 1.0)
+    requested = f["weights_asked"] / shared + f["codes_asked"] / p["codes_shared"]
+    land_us = np.maximum(np.maximum(f["landed"] / p["sm_rate"], requested / p["l2_rate"]),
                          f["landed"] * latency / in_flight)
     a = p["norm_of_chunk"]
     chunk_us = (multiply_us**a + land_us**a) ** (1 / a) * np.where(f["swap"], p["swap_loss"], 1)
     sm_us = f["rounds"] * (f["chunks"] * chunk_us + p["round_us"]) + f["exposed"] * f["output"] / p["output_rate"]
     dram_us = (f["dram"] + p["reread"] * f["reread"]) / p["dram_rate"]
     b = p["norm"]
-    return p["start_us"] + (sm_us**b + dram_us**b) ** (1 / b) + np.where(f["cluster"], p["cluster_us"], 0)
+    start_us = np.select([f["pdl"] == 0, f["pdl"] == 1], [p["late_us"], p["consume_us"]], 0.0)
+    linear_us = np.where(f["linear"], p["quantise_us"] + f["codes"] / p["quantise_rate"] + start_us, 0)
+    return p["start_us"] + (sm_us**b + dram_us**b) ** (1 / b) + np.where(f["cluster"], p["cluster_us"], 0) + linear_us
 
 
 def main():
@@ -91,17 +115,17 @@ def main():
         with open(path, encoding="utf-8") as file:
             for row in json.load(file)["rows"]:
                 taken = str(row.get("run", 1)) in args.runs.split(",")
-                if taken and row["family"] == "hopper_wgmma" and row["scope"] == "gemm":
+                if taken and row["family"] == "hopper_wgmma":
                     run = (path, row.get("run", 0))
                     index.append(points.setdefault((row["shape"], row["m"], run), len(points)))
-                    rows.append(features(row["shape"], row["m"], row["config"]))
+                    rows.append(features(row["shape"], row["m"], row["config"]) | {"linear": row["scope"] == "linear"})
                     times.append(row["us"])
                     configs.append(row["config"])
     f = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     times, index = np.array(times), np.array(index)
     best = np.full(len(points), np.inf)
     np.minimum.at(best, index, times)
-    weight = np.exp(-8 * (times / best[index] - 1))
+    weight = np.exp(-6 * (times / best[index] - 1))
     names = list(BOUNDS)
 
     def cost(values):

@@ -99,8 +99,8 @@ Field make_field(const Backend& backend, const Plan& plan, std::int64_t m, const
   }
   // Family by family in turn, so that a time limit that cuts the list short leaves the best of every family in it; of a
   // vendor so many at once that its own, more of them and none to compile, end with the others'.
-  const std::size_t of_vendor =
-      std::max<std::size_t>(limits.vendor_challengers / std::max<std::size_t>(limits.challengers, 1), 1);
+  const std::size_t of_ours = std::max<std::size_t>(limits.challengers, 1);
+  const std::size_t of_vendor = std::max<std::size_t>((limits.vendor_challengers + of_ours - 1) / of_ours, 1);
   std::vector<std::size_t> taken(nominees.size(), 0);
   for (bool is_more = true; is_more;) {
     is_more = false;

@@ -33,7 +33,7 @@ struct Field {
 };
 
 struct FieldLimits {
-  std::size_t challengers = 12;  // Of each family of ours.
+  std::size_t challengers = 16;  // Of each family of ours.
   std::size_t vendor_challengers =
       24;                       // Of a vendor: no model of ours tells options of one tile apart, and none is compiled.
   std::size_t vendor_head = 6;  // So many of a vendor's space stand whatever the cost model says of them.

@@ -167,6 +167,19 @@ inline std::vector<WgmmaTile> wgmma_tiles_of_every_kind() {
     tile.prefetch = group_m;
     tile.window = group_m;  // KiB: one stage under way.
   }
+  // Pairs, of which the last block may have no tile; sums shared, in turn, of swapped operands.
+  for (WgmmaTile tile : {wgmma_tile(24, 64, 1, false, 1, 1, 4), wgmma_tile(64, 128, 2, false, 1, 1, 3),
+                         wgmma_tile(40, 192, 3, false, 1, 1, 2), wgmma_tile(64, 64, 2, true, 1, 1, 5)}) {
+    for (const bool swap : {false, true}) {
+      if (swap) {
+        std::swap(tile.tokens, tile.channels);
+      }
+      tile.swap = swap;
+      tile.pairs = true;
+      tile.group_m = 2;
+      tiles.push_back(tile);
+    }
+  }
   return tiles;
 }
 

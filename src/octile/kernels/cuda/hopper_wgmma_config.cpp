@@ -28,6 +28,7 @@ constexpr std::array kKeys = {ConfigKey{"BLOCK_SIZE_M", 16, 256, std::nullopt},
                               ConfigKey{"CLUSTER_M", 1, 2, 1},
                               ConfigKey{"CLUSTER_N", 1, 2, 1},
                               ConfigKey{"GROUP_SIZE_M", 1, 1024, 8},
+                              ConfigKey{"PAIRS", 0, 1, 0},
                               ConfigKey{"PREFETCH", 0, 32, 0},
                               ConfigKey{"SWAP", 0, 1, 0},
                               ConfigKey{"WINDOW", 0, 256, 0},
@@ -55,10 +56,11 @@ Expected<WgmmaTile> parse_wgmma_tile(const TileConfig& config) {
   tile.cluster_m = values[6];
   tile.cluster_n = values[7];
   tile.group_m = values[8];
-  tile.prefetch = values[9];
-  tile.swap = values[10] != 0;
-  tile.window = values[11];
-  tile.pdl = static_cast<Pdl>(values[12]);
+  tile.pairs = values[9] != 0;
+  tile.prefetch = values[10];
+  tile.swap = values[11] != 0;
+  tile.window = values[12];
+  tile.pdl = static_cast<Pdl>(values[13]);
   return tile;
 }
 
@@ -79,6 +81,7 @@ TileConfig to_config(const WgmmaTile& tile) {
   set_unless("CLUSTER_M", tile.cluster_m, defaults.cluster_m);
   set_unless("CLUSTER_N", tile.cluster_n, defaults.cluster_n);
   set_unless("GROUP_SIZE_M", tile.group_m, defaults.group_m);
+  set_unless("PAIRS", tile.pairs ? 1 : 0, 0);
   set_unless("PREFETCH", tile.prefetch, defaults.prefetch);
   set_unless("SWAP", tile.swap ? 1 : 0, 0);
   set_unless("WINDOW", tile.window, defaults.window);
@@ -154,7 +157,9 @@ int resident_blocks(const Problem& problem, const WgmmaTile& tile) noexcept {
 }
 
 std::int64_t clusters_at_once(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) noexcept {
-  return std::int64_t{std::max(usable_sms(device, problem) / tile.cluster(), 1)} * resident_blocks(problem, tile);
+  const int together = tile.started_together();
+  const std::int64_t started = std::max(usable_sms(device, problem) / together, 1);
+  return started * (together / tile.cluster()) * resident_blocks(problem, tile);
 }
 
 Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem, const WgmmaTile& tile) {
@@ -173,6 +178,9 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
   }
   if (tile.cluster() > 2) {
     return illegal(tile, "CLUSTER_M and CLUSTER_N: want one of them to be 1");
+  }
+  if (tile.pairs && tile.cluster() != 1) {
+    return illegal(tile, "PAIRS = 1 wants CLUSTER_M = 1 and CLUSTER_N = 1");
   }
   if (tile.cluster_n == 2 && tile.tokens % 16 != 0) {
     return illegal(tile, "CLUSTER_N = 2 wants BLOCK_SIZE_M to be a multiple of 16");
@@ -193,8 +201,9 @@ Expected<void> check_wgmma_tile(const DeviceInfo& device, const Problem& problem
     return illegal(
         tile, format("{} bytes of shared memory, {} allows {} a block", bytes, device.name, device.shared_memory_bytes));
   }
-  if (problem.max_sms > 0 && tile.cluster() > problem.max_sms) {
-    return illegal(tile, format("a cluster of {} blocks does not fit {} multiprocessors", tile.cluster(), problem.max_sms));
+  if (problem.max_sms > 0 && tile.started_together() > problem.max_sms) {
+    return illegal(
+        tile, format("a cluster of {} blocks does not fit {} multiprocessors", tile.started_together(), problem.max_sms));
   }
   if (problem.batch_invariant && problem.numerics != Numerics::baseline) {
     return illegal(tile, "batch-invariant mode is served by one family for every M; with numerics=baseline by this one");

@@ -28,12 +28,14 @@ struct WgmmaTile {
   int cluster_m = 1;     // Token tiles that share the loads of their weights: 1 or 2.
   int cluster_n = 1;     // Tiles of channels that share the loads of their codes: 1 or 2. One of the two only.
   int group_m = 8;       // Token tiles in a row for each tile of channels.
+  bool pairs = false;    // Blocks start in clusters of two that load nothing for each other: neighbours on the chip.
   bool swap = false;     // The tokens are the 64-row operand of a multiplication, the channels the other.
   int prefetch = 0;      // Stages of weights asked for before the kernel before has ended; 0: the whole ring.
   int window = 0;        // KiB of weights under way at most; 0: the ring's whole.
   Pdl pdl = Pdl::consume;
 
   int cluster() const noexcept { return cluster_m * cluster_n; }
+  int started_together() const noexcept { return pairs ? 2 : cluster(); }           // Blocks of a cluster of the launch.
   int rows() const noexcept { return swap ? tokens : channels; }                    // Of the 64-row operand,
   int columns() const noexcept { return swap ? channels : tokens; }                 // of the other.
   int row_blocks() const noexcept { return rows() / 64 / (in_turn ? 1 : groups); }  // Of 64 rows, a warpgroup's.
@@ -48,6 +50,7 @@ struct WgmmaTile {
                : std::clamp<std::int64_t>(std::int64_t{1024} * window / (std::int64_t{block_k} * channels), 1, stages);
   }
   std::int64_t shared_bytes(DType out_dtype) const noexcept;  // Dynamic, of a block.
+  bool operator==(const WgmmaTile&) const = default;
 };
 
 // How precise mode adds up: sets of sums of a piece of the columns each, one multiplied and one promoted, or a single one.

@@ -5,6 +5,7 @@
 #include "octile/core/format.h"
 #include "octile/kernels/cuda/ada_mma_config.h"
 #include "octile/kernels/cuda/cuda_module.h"
+#include "octile/kernels/cuda/cuda_weight.h"
 #include "octile/kernels/cuda/hopper_wgmma_config.h"
 #include "octile/kernels/cuda/tensor_map.h"
 #include "octile/kernels/cuda/tile_family.h"
@@ -118,10 +119,12 @@ class HopperWgmmaKernel final : public Kernel {
     params.window = static_cast<std::uint32_t>(tile_.window_stages());
     LaunchShape shape;
     shape.pdl = product_starts_early(allowed_pdl(pdl_, args), codes);
+    // Whole clusters of the launch: the last block of pairs may have no tile.
+    const std::int64_t together = tile_.started_together();
     const auto clusters = std::min<std::int64_t>(counts.m * counts.n, clusters_);
-    shape.grid = {static_cast<unsigned>(clusters * tile_.cluster()), 1, 1};
+    shape.grid = {static_cast<unsigned>(round_up(clusters * tile_.cluster(), together)), 1, 1};
     shape.block = {static_cast<unsigned>(tile_.threads()), 1, 1};
-    shape.cluster = {static_cast<unsigned>(tile_.cluster()), 1, 1};
+    shape.cluster = {static_cast<unsigned>(together), 1, 1};
     shape.dynamic_shared_bytes = static_cast<unsigned>(tile_.shared_bytes(problem_.out_dtype));
     TensorMap map_w = weight.box(box_);
     const std::array<void*, 3> parameters = {&map_w, &map_x, &params};

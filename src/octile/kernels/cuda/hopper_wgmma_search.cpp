@@ -22,7 +22,8 @@ constexpr int kFewestStages = 3;       // Of a candidate.
 constexpr int kFewestColumns = 40;     // Of a candidate, where there are as many: below, the rows are read too often.
 constexpr std::int64_t kFewestM = 65;  // Before, hopper_decode has the field.
 constexpr int kMostColumns = 256;
-constexpr std::size_t kVaried = 5;  // Tiles that are also tried another way.
+constexpr std::size_t kVaried = 5;    // Tiles that are also tried another way,
+constexpr std::size_t kWindowed = 2;  // and of them with a window, which seldom wins.
 constexpr int kWindowKib = 48;
 
 // How warpgroups share the rows of a tile, channels or tokens.
@@ -57,6 +58,9 @@ std::vector<int> equal_tiles(std::int64_t count) {
   return result;
 }
 
+// Up to four of a tile of channels' token tiles side by side, as blocks that stand in order gain by it.
+int whole_group(const TileCounts& counts) { return counts.m > 2 ? 4 : (counts.m > 1 ? 2 : 1); }
+
 // Of limits that overlap but for their ends.
 double norm(double a, double b, double power) { return std::pow(std::pow(a, power) + std::pow(b, power), 1.0 / power); }
 
@@ -65,6 +69,18 @@ double norm(double a, double b, double power) { return std::pow(std::pow(a, powe
 Pdl preferred_pdl(const Problem& problem, std::int64_t m) {
   constexpr std::int64_t kMostEarly = 256;
   return m <= kMostEarly ? problem.pdl : std::min(problem.pdl, Pdl::consume);
+}
+
+// How the blocks that share a tile of channels come to stand. Two neighbouring SMs (a TPC) that ask for the same lines at
+// the same time ask L2 once. Blocks are given out in pairs of such SMs, but only on an idle device: those that start early
+// (PDL) take whatever SM is free, in any order, unless the launch says that pairs belong together.
+enum class Neighbours : std::uint8_t { by_chance, in_pairs, in_order };
+
+Neighbours neighbours_of(const Problem& problem, const WgmmaTile& tile) {
+  if (tile.pairs) {
+    return Neighbours::in_pairs;
+  }
+  return std::min(tile.pdl, problem.pdl) == Pdl::off ? Neighbours::in_order : Neighbours::by_chance;
 }
 
 // Token tiles in a row such that what runs at the same time reads the fewest bytes, and two where there are two: neighbours
@@ -89,37 +105,65 @@ int square_group(const DeviceInfo& device, const Problem& problem, const WgmmaTi
   return best;
 }
 
+// Of a tile's weights, how many blocks' requests L2 sees as one; fitted with the constants of wgmma_predict_us.
+double weights_shared(const Problem& problem, const WgmmaTile& tile, const TileCounts& counts) {
+  constexpr double kByCluster = 1.67;
+  constexpr double kByChance = 1.33;
+  constexpr double kInPairs = 2.0;
+  constexpr double kTwoInOrder = 2.0;
+  constexpr double kMoreInOrder = 2.96;
+  if (tile.cluster() > 1) {
+    return tile.cluster_m > 1 ? kByCluster : 1.0;
+  }
+  const std::int64_t side_by_side = std::min<std::int64_t>(tile.group_m, counts.m);
+  if (side_by_side < 2) {
+    return 1.0;
+  }
+  switch (neighbours_of(problem, tile)) {
+    case Neighbours::in_pairs:
+      return side_by_side % 2 == 0 ? kInPairs : 1.0;
+    case Neighbours::in_order:
+      return side_by_side == 2 ? kTwoInOrder : kMoreInOrder;
+    case Neighbours::by_chance:
+      break;
+  }
+  return kByChance;
+}
+
 }  // namespace
 
 double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::int64_t m, const WgmmaTile& tile) {
   if (!check_wgmma_tile(device, problem, tile)) {
     return HUGE_VAL;
   }
-  // Fitted by bench/gpu/fit_wgmma_model.py to 2,300 timings of the product on an H200 (four shapes, M 65..8192, fast
-  // accumulation; hopper_wgmma_sweep.json): of 112 points the model's first config loses 1.4 % as a geometric mean to the
-  // best one timed, the best of its first four 0.3 %, of its first sixteen nothing at 111. What promotion hides was not
-  // fitted. Bytes a microsecond, microseconds, clocks.
-  constexpr double kDramRate = 3.65e6;
-  constexpr double kReread = 0.222;  // Of the weights' time, for each further token tile that reads them.
+  // Fitted by bench/gpu/fit_wgmma_model.py to 4,800 timings on an H200 (four shapes, M 65..8192, fast accumulation;
+  // hopper_wgmma_sweep.json and hopper_wgmma_neighbours.json): of 112 points of the former the model's first config loses
+  // 1.9 % as a geometric mean to the best one timed, the best of its first four 0.6 %, of its first sixteen 0.05 %; of 40
+  // points of the latter, where about 50 arrangements of two to four tiles stand side by side, 5.2, 2.6 and 0.13 %. What
+  // promotion hides was not fitted. Bytes a microsecond, microseconds, clocks.
+  constexpr double kDramRate = 3.79e6;
+  constexpr double kReread = 0.248;  // Of the weights' time, for each further token tile that reads them.
   constexpr double kMostReread = 3;
-  constexpr double kSmRate = 154e3;  // Of what lands in an SM;
-  constexpr double kL2Rate = 196e3;  // of what an SM asks of L2, for itself and others.
-  constexpr double kClocksPerUs = 1345;
-  constexpr double kClockLoss = 0.0686;      // The share that is lost under long products, from
+  constexpr double kSmRate = 207e3;      // Of what lands in an SM;
+  constexpr double kL2Rate = 87.5e3;     // of what an SM asks of L2 and no neighbour asks at the same time.
+  constexpr double kCodesShared = 2.47;  // Blocks whose requests for the same codes L2 sees as one.
+  constexpr double kClocksPerUs = 1529;
+  constexpr double kClockLoss = 0.151;       // The share that is lost under long products, from
   constexpr double kLongProduct = 2e11;      // so many products and sums on.
   constexpr double kSharedBytesClock = 140;  // What the tensor cores read of shared memory.
-  constexpr double kAlone = 1.097;           // Of one warpgroup alone: nobody multiplies while it waits for a stage.
-  constexpr double kStageClocks = 4.5;
-  constexpr double kHeldStages = 1.34;  // Being read, or not yet asked for.
-  constexpr double kLatencyUs = 0.993;
-  constexpr double kClusterLatency = 1.073;
-  constexpr double kClusterUs = 0.544;
-  constexpr double kSwapLoss = 1.005;
-  constexpr double kStartUs = 0.824;
-  constexpr double kRoundUs = 0.6;
-  constexpr double kOutputRate = 17.1e3;  // Of a tile's outputs.
-  constexpr double kNormOfChunk = 4.09;   // Limits that overlap add as a norm.
-  constexpr double kNorm = 4.46;
+  constexpr double kAlone = 1.119;           // Of one warpgroup alone: nobody multiplies while it waits for a stage.
+  constexpr double kStageClocks = 7.38;
+  constexpr double kHeldStages = 1.26;  // Being read, or not yet asked for.
+  constexpr double kLatencyUs = 0.929;
+  constexpr double kClusterLatency = 1.075;
+  constexpr double kClusterUs = 0.745;
+  constexpr double kSwapLoss = 1.006;
+  constexpr double kStartUs = 0.694;
+  constexpr double kLateStartUs = 0.5;  // More, where a product starts late for the order of its blocks.
+  constexpr double kRoundUs = 0.536;
+  constexpr double kOutputRate = 15.7e3;  // Of a tile's outputs.
+  constexpr double kNormOfChunk = 2.71;   // Limits that overlap add as a norm.
+  constexpr double kNorm = 3.65;
   const double sms = usable_sms(device, problem);
   const TileCounts counts = tile_counts(tile, m, problem.n);
   const auto tiles = static_cast<double>(counts.m * counts.n);
@@ -148,8 +192,8 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   const double multiply_us = chunk_clocks / (kClocksPerUs * (1.0 - kClockLoss * std::min(1.0, work / kLongProduct)));
 
   const double landed = 128.0 * (tile.channels + tile.tokens);
-  const double requested =
-      128.0 * (static_cast<double>(tile.channels) / tile.cluster_m + static_cast<double>(tile.tokens) / tile.cluster_n);
+  const double requested = 128.0 * (tile.channels / weights_shared(problem, tile, counts) +
+                                    tile.tokens / kCodesShared / static_cast<double>(tile.cluster_n));
   const double under_way = std::max(tile.stages - kHeldStages, 0.3);
   const double in_flight =
       together * tile.block_k *
@@ -169,10 +213,13 @@ double wgmma_predict_us(const DeviceInfo& device, const Problem& problem, std::i
   double us = kStartUs + norm(sm_us, bytes / kDramRate, kNorm) + (tile.cluster() > 1 ? kClusterUs : 0.0);
 
   // What the fit does not know: enough to put these behind their own tile, before tiles that are much worse.
-  if (tile.pdl != preferred_pdl(problem, m)) {
+  const bool in_order = neighbours_of(problem, tile) == Neighbours::in_order;
+  if (in_order && problem.pdl != Pdl::off) {
+    us += kLateStartUs;
+  } else if (tile.pdl != preferred_pdl(problem, m)) {
     us *= 1.015;
   }
-  if (tile.group_m != square_group(device, problem, tile, counts)) {
+  if (tile.group_m != (in_order ? whole_group(counts) : square_group(device, problem, tile, counts))) {
     us *= 1.015;
   }
   return tile.window != 0 ? us * 1.01 : us;
@@ -208,6 +255,8 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
       add(tile);
     }
   };
+  // Without early starts the blocks stand in order by themselves.
+  const bool may_pair = problem.pdl != Pdl::off && usable_sms(device, problem) > 1;
   for (const bool swap : {false, true}) {
     for (const int columns : equal_tiles(swap ? problem.n : m)) {
       for (const Shape& shape : kShapes) {
@@ -225,8 +274,20 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
             tile.in_turn = shape.in_turn;
             tile.cluster_m = cluster.m;
             tile.cluster_n = cluster.n;
-            tile.group_m = square_group(device, problem, tile, tile_counts(tile, m, problem.n));
+            const TileCounts counts = tile_counts(tile, m, problem.n);
+            tile.group_m = square_group(device, problem, tile, counts);
             tile.pdl = preferred_pdl(problem, m);
+            if (counts.m < 2 || tile.cluster() > 1) {
+              add_rings(tile);  // No neighbour asks for the same weights, or its own cluster does.
+              continue;
+            }
+            if (may_pair) {
+              tile.pairs = true;
+              add_rings(tile);
+            }
+            tile.pairs = false;
+            tile.pdl = Pdl::off;
+            tile.group_m = whole_group(counts);
             add_rings(tile);
           }
         }
@@ -239,22 +300,31 @@ std::vector<WgmmaTile> wgmma_space(const DeviceInfo& device, const Problem& prob
   };
   keep_best(kMostTiles);
   // The best ones also with another launch mode, order of tiles or window: the same code.
+  const auto add_new = [&](const WgmmaTile& tile) {
+    if (std::ranges::find(candidates, tile, &Candidate::second) == candidates.end()) {
+      add(tile);
+    }
+  };
   for (std::size_t i = 0, count = std::min(candidates.size(), kVaried); i < count; ++i) {
     const WgmmaTile tile = candidates[i].second;
+    const TileCounts counts = tile_counts(tile, m, problem.n);
     WgmmaTile varied = tile;
     varied.pdl = tile.pdl == problem.pdl ? std::min(problem.pdl, Pdl::consume) : problem.pdl;
-    if (varied.pdl != tile.pdl) {
-      add(varied);
-    }
+    add_new(varied);
     varied = tile;
     varied.group_m = tile.group_m == 2 ? 4 : 2;
-    if (tile_counts(tile, m, problem.n).m > 2) {
-      add(varied);
+    if (counts.m > 2) {
+      add_new(varied);
+    }
+    varied = tile;
+    varied.pairs = !tile.pairs;
+    if (counts.m > 1 && may_pair && tile.pdl != Pdl::off) {
+      add_new(varied);
     }
     varied = tile;
     varied.window = kWindowKib;
-    if (varied.window_stages() < tile.stages) {
-      add(varied);
+    if (i < kWindowed && varied.window_stages() < tile.stages) {
+      add_new(varied);
     }
   }
   keep_best(kMostTiles);
