@@ -384,7 +384,7 @@ class Bench {
         }
       }
     }
-    for (const Error& error : device_.backend->warm_up(device_.info, items, "").failures) {
+    for (const Error& error : device_.backend->warm_up(device_.info, items, {}).failures) {
       std::printf("%s: %s\n", shape.name, error.message.c_str());
     }
   }

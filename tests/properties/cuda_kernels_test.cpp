@@ -114,7 +114,7 @@ class CudaProperties : public FamilyTest {
         }
       }
     }
-    for (const Error& error : warm_up(device(), items, "").failures) {
+    for (const Error& error : warm_up(device(), items, {}).failures) {
       ADD_FAILURE() << error.message;
     }
   }

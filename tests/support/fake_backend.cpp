@@ -262,7 +262,7 @@ Expected<std::unique_ptr<TimedSequence>> FakeBackend::make_sequence(const Device
 }
 
 WarmupResult FakeBackend::warm_up(const DeviceInfo& /*device*/, std::span<const WarmupItem> items,
-                                  const std::string& /*export_directory*/) const {
+                                  const WarmupOptions& /*options*/) const {
   std::vector<TileConfig>& configs = warmed_up.emplace_back();
   for (const WarmupItem& item : items) {
     configs.push_back(item.config);

@@ -98,7 +98,7 @@ class FakeBackend final : public Backend {
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                          std::vector<TimedCall> calls) const override;
   WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
-                       const std::string& export_directory) const override;
+                       const WarmupOptions& options) const override;
   mutable std::vector<std::vector<TileConfig>> warmed_up;  // Of each call.
 
  private:

@@ -8,6 +8,7 @@
 #include "octile/quant/reference.h"
 #include "octile/table/field_format.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -111,6 +112,33 @@ struct SimulatedBackend::State {
   bool is_gone(const std::string& id) const {
     const auto file = scenario.gone.find(id);
     return file != scenario.gone.end() && ::access(file->second.c_str(), F_OK) == 0;
+  }
+
+  // One write() a line: several processes share the file.
+  void log(const std::string& what, std::int64_t n, const std::string& who) const {
+    if (scenario.compile_log.empty()) {
+      return;
+    }
+    const std::string line = format("{} {} {}\n", what, n, who);
+    const int fd = ::open(scenario.compile_log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0 || ::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      die("cannot write to " + scenario.compile_log);
+    }
+    ::close(fd);
+  }
+
+  void compile(std::int64_t n, const std::string& who) const {
+    log("compiling", n, who);
+    if (fault(who) == "compile_abort") {
+      std::signal(SIGABRT, SIG_DFL);
+      std::abort();
+    }
+    if (const auto file = scenario.compile_waits.find(n); file != scenario.compile_waits.end()) {
+      while (::access(file->second.c_str(), F_OK) != 0) {
+        ::usleep(5000);
+      }
+    }
+    log("compiled", n, who);
   }
 
   std::string fault(const std::string& who) const {
@@ -266,16 +294,16 @@ class SimulatedFamily final : public KernelFamily {
         slow != state_.scenario.prepare_s.end() && state_.prepared.insert(who(config)).second) {
       state_.now_s += slow->second;
     }
+    state_.log("prepared", problem.n, who(config));
     return std::unique_ptr<Kernel>(std::make_unique<SimulatedKernel>(state_, who(config), problem));
   }
-
- private:
-  std::int64_t largest() const { return is_vendor_ ? state_.scenario.algorithms : 4; }
   std::string who(const TileConfig& config) const {
     const std::int64_t v = config.get("v", 0);
     return is_vendor_ && v == 0 ? "B" : (is_vendor_ ? "A" : "") + std::to_string(v);
   }
 
+ private:
+  std::int64_t largest() const { return is_vendor_ ? state_.scenario.algorithms : 4; }
   const SimulatedBackend::State& state_;
   bool is_vendor_;
 };
@@ -314,6 +342,10 @@ Scenario parse_scenario(std::string_view text) {
       scenario.has_vendor = false;
     } else if (what == "gone" && words.size() == 3) {
       scenario.gone[words[1]] = words[2];
+    } else if (what == "compiles" && words.size() == 2) {
+      scenario.compile_log = words[1];
+    } else if (what == "compile_waits" && words.size() == 3) {
+      scenario.compile_waits[std::stoll(words[1])] = words[2];
     } else if (what == "sms" && words.size() == 3) {
       scenario.sm_counts[words[1]] = std::stoi(words[2]);
     } else if (what == "throttle" && words.size() == 4) {
@@ -368,6 +400,7 @@ DeviceInfo SimulatedBackend::info() const {
   info.sm_count = 1;
   info.llc_bytes = kCacheBytes;
   info.memory_bytes = std::int64_t{1} << 30;
+  info.kind = state_->scenario.compile_log.empty() ? DeviceKind::cpu : DeviceKind::cuda;
   return info;
 }
 
@@ -453,6 +486,18 @@ DeviceConditions SimulatedBackend::conditions(const DeviceInfo& /*device*/) cons
     conditions.throttle_reasons = conditions.throttle_reasons.value_or(0) | (is_on ? throttling.reasons : 0);
   }
   return conditions;
+}
+
+WarmupResult SimulatedBackend::warm_up(const DeviceInfo& /*device*/, std::span<const WarmupItem> items,
+                                       const WarmupOptions& options) const {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const auto& family = static_cast<const SimulatedFamily&>(*items[i].family);
+    state_->compile(items[i].problem.n, family.who(items[i].config));
+    if (options.progress) {
+      options.progress(i + 1);
+    }
+  }
+  return {};
 }
 
 Expected<std::unique_ptr<TimedSequence>> SimulatedBackend::make_sequence(const DeviceInfo& /*device*/,

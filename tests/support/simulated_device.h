@@ -33,6 +33,10 @@ namespace octile::test {
 //   seed:N          of the noise
 //   gone:ID:FILE    once FILE exists, the device ID cannot be found and what runs on it aborts
 //   sms:ID:N        the device ID has N multiprocessors (default 1)
+//   compiles:FILE   the device is a GPU as far as anyone asks, and its kernels are compiled: FILE gets a line each of
+//                   "compiling N V", "compiled N V" and, where it is made ready to run, "prepared N V"
+//   compile_waits:N:FILE  compilers of kernels for N channels wait until FILE exists
+//   compile_abort:V       the compiler aborts at config V
 //   throttle:R:A:B  from look A to look B at its conditions the device gives the throttle reasons R (two looks a pass); with
 //                   this word it has a clock of 1980 MHz
 struct Scenario {
@@ -54,6 +58,8 @@ struct Scenario {
   std::uint64_t seed = 1;
   std::map<std::string, std::string> gone;  // Device -> file.
   std::map<std::string, int> sm_counts;
+  std::string compile_log;                            // Empty: nothing is compiled.
+  std::map<std::int64_t, std::string> compile_waits;  // Channels -> file.
   struct Throttling {
     std::uint64_t reasons = 0;
     std::int64_t first_look = 0, last_look = 0;
@@ -92,6 +98,8 @@ class SimulatedBackend final : public Backend {
   Expected<void> download(const DeviceInfo& device, void* destination, const void* source,
                           std::int64_t bytes) const override;
   DeviceConditions conditions(const DeviceInfo& device) const override;
+  WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
+                       const WarmupOptions& options) const override;
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                          std::vector<TimedCall> calls) const override;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tuner as processes: killed at any moment and resumed, interrupted, two at once, candidates that crash and hang; and
 // no process left behind.
+#include "octile/core/format.h"
 #include "octile/table/table_store.h"
 #include "tune/simulated_run.h"
 
@@ -161,6 +162,27 @@ TEST(Processes, AnInterruptLeavesTheJournalAndTheStatusOfTheSignal) {
     ::kill(tuner, signal_number);
     EXPECT_EQ(wait_for(tuner), 128 + signal_number);
     EXPECT_TRUE(no_worker_is_left(mark));
+  }
+}
+
+TEST(Processes, ASignalWhileKernelsAreCompiledEndsTheRunAndItsCompilers) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGKILL}) {
+    for (const std::int64_t waits : {48, 80}) {  // Nothing is measured yet, or some of it.
+      const TemporaryDirectory directory;
+      const std::string log = directory.file("log");
+      const std::string mark = "seed:" + std::to_string(800'000'000 + signal_number);
+      const pid_t tuner =
+          start_tuner(format("ratio:0:1.5,compiles:{},compile_waits:{}:{},{}", log, waits, directory.file("never"), mark),
+                      directory.path(), false);
+      const std::string last = format("compiling {} ", waits);
+      while (!std::filesystem::exists(log) || read_text(log).find(last) == std::string::npos) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      ::kill(tuner, signal_number);
+      EXPECT_EQ(wait_for(tuner), signal_number == SIGKILL ? -SIGKILL : 128 + signal_number);
+      EXPECT_TRUE(no_worker_is_left(mark));
+      EXPECT_THAT(table_files(directory.path()), IsEmpty());
+    }
   }
 }
 

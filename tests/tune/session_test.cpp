@@ -2,12 +2,14 @@
 // Real worker processes that crash and hang: who is blamed, and what goes on.
 #include "octile/tune/session.h"
 
+#include "octile/core/format.h"
 #include "tune/simulated_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <fstream>
 
 namespace octile::test {
 namespace {
@@ -98,6 +100,33 @@ TEST_F(SessionTest, ACrashWhilePackingIsTheCandidatesToo) {
   const Admission crashed = admit(0);
   EXPECT_EQ(crashed.kind, "crash");
   EXPECT_THAT(crashed.reason, HasSubstr("\"pack\""));
+}
+
+TEST_F(SessionTest, CompilingSaysHowFarItIsAndEndsAtItsLimitWithAWorkerThatGoesOn) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.file("file");
+  open(format("compiles:{},compile_waits:80:{}", directory.file("log"), file));
+  std::vector<CompileItem> items;
+  for (const std::int64_t n : {48, 48, 80}) {
+    CompileItem item{n, 64, {}};
+    item.spec.kernel = "fake_tile";
+    item.spec.config.set("v", static_cast<std::int64_t>(items.size()));
+    items.push_back(item);
+  }
+  ASSERT_TRUE(admit(0).admitted);
+  std::vector<std::size_t> heard;
+  const auto hear = [&](std::size_t count) { heard.push_back(count); };
+  const Expected<bool> in_part = session_->compile_ahead(items, 0, 3, hear);
+  ASSERT_TRUE(in_part.has_value()) << in_part.error().message;
+  EXPECT_FALSE(*in_part);
+  EXPECT_THAT(heard, testing::ElementsAre(1, 2));
+  EXPECT_THAT(time({0}).us, SizeIs(1)) << "the new worker has what the old one had";
+  std::ofstream(file) << "now";
+  heard.clear();
+  const Expected<bool> all = session_->compile_ahead(items, 0, 60, hear);
+  ASSERT_TRUE(all.has_value()) << all.error().message;
+  EXPECT_TRUE(*all);
+  EXPECT_THAT(heard, testing::ElementsAre(1, 2, 3));
 }
 
 TEST(Session, AWorkerThatCannotBeStartedIsAnErrorThatNamesIt) {

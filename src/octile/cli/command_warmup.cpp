@@ -74,7 +74,7 @@ int run_warmup(const WarmupArgs& args) {
   for (const TuneShape& shape : *shapes) {
     add_choices(*device, shape, args, *tuned, items);
   }
-  const WarmupResult result = device->backend->warm_up(device->info, items, args.export_directory);
+  const WarmupResult result = device->backend->warm_up(device->info, items, {.export_directory = args.export_directory});
 
   std::string text = format("{}: {} kernels, {} compiled now, {} found in the cache\n", device->info.name, result.kernels,
                             result.compiled, result.cached);

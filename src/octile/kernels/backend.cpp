@@ -59,7 +59,7 @@ Expected<void> Backend::fill(const DeviceInfo& device, void* destination, std::u
 }
 
 WarmupResult Backend::warm_up(const DeviceInfo& /*device*/, std::span<const WarmupItem> /*items*/,
-                              const std::string& /*export_directory*/) const {
+                              const WarmupOptions& /*options*/) const {
   return {};
 }
 

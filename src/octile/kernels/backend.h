@@ -6,6 +6,7 @@
 #include "octile/kernels/family.h"
 #include "octile/kernels/producer.h"
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,6 +67,16 @@ struct WarmupResult {
   std::vector<Error> failures;  // Items that are illegal on the device, kernels that do not compile.
 };
 
+struct WarmupOptions {
+  std::string export_directory;  // Not empty: every kernel is also written there.
+  // Cores of the process that no compiler takes, as far as half of them are left to compile; at least one compiles.
+  int spare_cores = 0;
+  // What is in the cache is not read to see that it is whole: whoever loads it finds out.
+  bool trusts_cache = false;
+  // Told how many items, from the first on, have all their kernels, as that grows: one call at a time, on any thread.
+  std::function<void(std::size_t items)> progress = nullptr;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -117,10 +128,10 @@ class Backend {
                                   std::int64_t bytes) const = 0;
   // Sets `bytes` bytes of device memory to `value`.
   virtual Expected<void> fill(const DeviceInfo& device, void* destination, std::uint8_t value, std::int64_t bytes) const;
-  // Compiles into the cache, on all cores, what prepare() of these items would compile; the device need not be here. Where
-  // `export_directory` is not empty every kernel is also written there. Nothing on a device that needs no compiler.
+  // Compiles into the cache, on all usable cores, what prepare() of these items would compile, about in their order; the
+  // device need not be here. Nothing on a device that needs no compiler.
   virtual WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
-                               const std::string& export_directory) const;
+                               const WarmupOptions& options) const;
   virtual Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,
                                                                  std::vector<TimedCall> calls) const = 0;
 };

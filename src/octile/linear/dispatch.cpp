@@ -115,7 +115,7 @@ class Builder {
 
  private:
   // What is compiled at run time, on all cores: a table's intervals and the cost model's choices up to M = 8192 are 20 to 70
-  // kernels of a third of a second. What fails is said where it is prepared; what is in the cache costs microseconds.
+  // kernels of a third of a second. What fails is said where it is prepared; what is in the cache is only seen to be there.
   void compile_together() {
     std::vector<WarmupItem> items;
     for (const Choice& choice : dispatch_->choices) {
@@ -127,7 +127,8 @@ class Builder {
       }
     }
     if (items.size() > 1) {
-      static_cast<void>(weight_.device.backend->warm_up(weight_.device.info, items, {}));
+      static_cast<void>(
+          weight_.device.backend->warm_up(weight_.device.info, items, {.export_directory = {}, .trusts_cache = true}));
     }
   }
 

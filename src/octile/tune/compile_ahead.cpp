@@ -1,58 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of kernels to compile; see compile_ahead.h.
+// A thread that asks a worker to compile; see compile_ahead.h.
 #include "octile/tune/compile_ahead.h"
 
 #include "octile/core/format.h"
-#include "octile/kernels/cpu/cores.h"
+#include "octile/core/log.h"
 #include "octile/tune/point.h"
 
-#include <algorithm>
-#include <cstddef>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 namespace octile {
 
-namespace {
-
-// A batch ends when its slowest kernel is there, 1 to 2 s behind most: 12 batches of 64 took 28 s on 16 cores where the
-// compilers' own time is 7. So a batch keeps every core busy for about 3 s, after which it is seen whether time is left.
-constexpr std::size_t kAtLeast = 64;
-constexpr std::size_t kOfCore = 24;
-constexpr int kMostCores = 64;  // compile_all()'s threads.
-constexpr double kShareOfBudget = 0.2;
-
-}  // namespace
-
-std::size_t compile_batch_size(int cores) noexcept {
-  return std::max(kAtLeast, kOfCore * static_cast<std::size_t>(std::clamp(cores, 0, kMostCores)));
-}
-
-CompileAhead::CompileAhead(Session& session, std::function<void()> report)
-    : session_(session),
-      enough_s_(session.elapsed_s() + kShareOfBudget * session.left_s()),
-      batch_size_(compile_batch_size(cpu::usable_cores())),
-      report_(std::move(report)) {}
-
-bool CompileAhead::goes_on() const { return session_.elapsed_s() < enough_s_ && !session_.ended(); }
-
-Expected<void> CompileAhead::add(const TuneShape& shape, const KernelFamily& family, const TileConfig& config) {
+void CompileList::add(const TuneShape& shape, const KernelFamily& family, const TileConfig& config) {
   if (!known_.insert(format("{}{} {}", place_of(shape), family.name(), config.to_json())).second) {
-    return {};
+    return;
   }
   CandidateSpec spec;
   spec.kernel = family.name();
   spec.config = config;
-  waiting_.push_back({shape.n, shape.k, std::move(spec)});
-  return waiting_.size() < batch_size_ ? Expected<void>() : finish();
+  items_.push_back({shape.n, shape.k, std::move(spec)});
 }
 
-Expected<void> CompileAhead::finish() {
-  if (waiting_.empty()) {
-    return {};
+CompileAhead::CompileAhead(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings,
+                           const Links& links, int spare_cores)
+    : options_(options),
+      hooks_(hooks),
+      settings_(settings),
+      links_(links),
+      spare_cores_(spare_cores),
+      stop_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // What cannot be stopped is not begun.
+  if (stop_fd_ < 0) {
+    is_over_ = true;
+    return;
   }
-  report_();
-  const std::vector<CompileItem> batch = std::exchange(waiting_, {});
-  return session_.compile_ahead(batch);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& refused) {
+    log_warning("no thread to compile ahead: {}; kernels are compiled one at a time", refused.what());
+    is_over_ = true;
+  }
+}
+
+CompileAhead::~CompileAhead() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(*links_.turn);
+      is_stopping_ = true;
+    }
+    links_.changed->notify_all();
+    const std::uint64_t one = 1;
+    if (::write(stop_fd_, &one, sizeof one) < 0) {
+      // Full: it is readable already.
+    }
+    thread_.join();
+  }
+  if (stop_fd_ >= 0) {
+    ::close(stop_fd_);
+  }
+}
+
+void CompileAhead::add(const TuneShape& shape, const KernelFamily& family, const TileConfig& config) {
+  list_.add(shape, family, config);
+  links_.changed->notify_all();
+}
+
+void CompileAhead::run() {
+  std::unique_lock lock(*links_.turn);
+  // Out of a thread an exception would end the process.
+  try {
+    if (const Expected<void> done = compile(lock); !done) {
+      log_warning("compiling ahead failed: {}; kernels are compiled one at a time", done.error().message);
+    }
+  } catch (const std::exception& thrown) {
+    log_warning("compiling ahead failed: {}; kernels are compiled one at a time", thrown.what());
+  }
+  is_over_ = true;
+  links_.changed->notify_all();
+}
+
+// Until it is stopped, or no more can be compiled.
+Expected<void> CompileAhead::compile(std::unique_lock<std::mutex>& lock) {
+  // The worker ends with the thread that started it.
+  Expected<std::unique_ptr<Session>> session =
+      Session::open(options_, hooks_, settings_, {.turn = links_.turn, .start_s = links_.start_s, .stop_fd = stop_fd_});
+  if (!session) {
+    return std::move(session).error();
+  }
+  while (!is_stopping_ && !(*session)->ended()) {
+    const std::size_t first = compiled_;
+    if (first == added()) {
+      links_.changed->wait(lock);
+      continue;
+    }
+    // A copy, since the list may grow meanwhile.
+    const std::span<const CompileItem> rest = list_.items().subspan(first);
+    const std::vector<CompileItem> items(rest.begin(), rest.end());
+    const Expected<bool> all = (*session)->compile_ahead(items, spare_cores_, (*session)->left_s(), [&](std::size_t count) {
+      const std::lock_guard turn(*links_.turn);
+      compiled_ = first + count;
+      links_.changed->notify_all();
+    });
+    if (!all) {
+      return all.error();
+    }
+    if (!*all) {
+      return {};
+    }
+    compiled_ = first + items.size();
+    links_.changed->notify_all();
+  }
+  return {};
 }
 
 }  // namespace octile

@@ -454,9 +454,11 @@ Expected<Admission> Measurer::admit(int id, const CandidateSpec& spec, std::int6
   return admission;
 }
 
-void Measurer::compile_ahead(const std::vector<CompileItem>& items) const {
+void Measurer::compile_ahead(const std::vector<CompileItem>& items, int spare_cores,
+                             const std::function<void(std::size_t)>& progress) const {
   std::vector<WarmupItem> wanted;
   for (const CompileItem& item : items) {
+    // Both sides are one program: every family that is asked for is here.
     if (const KernelFamily* family = find_family(*device_.backend, item.spec.kernel); family != nullptr) {
       Problem problem = problem_;
       problem.n = item.n;
@@ -465,7 +467,9 @@ void Measurer::compile_ahead(const std::vector<CompileItem>& items) const {
     }
   }
   // What fails here fails again, with its reason, when the candidate is admitted.
-  static_cast<void>(device_.backend->warm_up(device_.info, wanted, {}));
+  static_cast<void>(device_.backend->warm_up(
+      device_.info, wanted,
+      {.export_directory = {}, .spare_cores = spare_cores, .trusts_cache = true, .progress = progress}));
 }
 
 Expected<double> Measurer::time_us(int id, std::int64_t calls) {

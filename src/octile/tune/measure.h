@@ -8,6 +8,7 @@
 #include "octile/kernels/backend.h"
 #include "octile/quant/reference.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -74,8 +75,9 @@ class Measurer {
   // numbers are wrong is not admitted. Another M than before forgets the candidates of that M. Errors are those of the
   // machinery (no memory for operands), not of the candidate.
   Expected<Admission> admit(int id, const CandidateSpec& spec, std::int64_t m, bool check, const PhaseCallback& phase);
-  // Compiles what these candidates need, on all cores; see Backend::warm_up.
-  void compile_ahead(const std::vector<CompileItem>& items) const;
+  // Compiles what these candidates need; see Backend::warm_up for what else is said of it.
+  void compile_ahead(const std::vector<CompileItem>& items, int spare_cores,
+                     const std::function<void(std::size_t)>& progress) const;
   // Mean microseconds of one call over at least `calls` calls of an admitted candidate, each on the next copies of its
   // weight.
   Expected<double> time_us(int id, std::int64_t calls);

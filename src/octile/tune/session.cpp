@@ -20,6 +20,8 @@ using nlohmann::json;
 namespace {
 
 constexpr double kNoBudgetS = 1e9;
+// A worker keeps the machine code of what it compiles at once, some 100 KB a kernel.
+constexpr std::size_t kMostCompiledAtOnce = 1024;
 // A budget is kept within 10 %: at 6 % over it, whatever is still running is cut off.
 constexpr double kHardOverrun = 1.06;
 
@@ -65,6 +67,7 @@ Session::Session(const RunOptions& options, const RunHooks& hooks, const Measure
                                    : options.candidate_timeout_s),
       start_s_(links.start_s.value_or(hooks.clock_s(options.device))),
       turn_(links.turn),
+      stop_fd_(links.stop_fd),
       place_(hooks.place ? hooks.place(options.device) : WorkerPlace{launcher_here(options.worker_command), options.device}),
       client_(place_.launcher) {
   if (hooks.in_process) {
@@ -85,8 +88,10 @@ Expected<std::unique_ptr<Session>> Session::open(const RunOptions& options, cons
   return session;
 }
 
+WorkerReply Session::ask(const json& request) { return ask(request, {kNoBudgetS}); }
+
 // Asks and waits. Announcements set last_step_ and last_id_.
-WorkerReply Session::ask(const json& request) {
+WorkerReply Session::ask(const json& request, const Patience& patience) {
   last_step_.clear();
   const std::string line = request.dump();
   WorkerLimits limits;
@@ -100,6 +105,9 @@ WorkerReply Session::ask(const json& request) {
     // Packing and preparing may take long for good reasons, a single run may not.
     const bool is_run = last_step_ == "run" || last_step_ == "time";
     limits.step_timeout_s = is_run ? run_timeout_s_ : step_timeout_s_;
+    if (patience.announced) {
+      patience.announced(*received);
+    }
     return false;
   };
   if (server_ != nullptr) {
@@ -112,10 +120,12 @@ WorkerReply Session::ask(const json& request) {
     return reply;
   }
   limits.step_timeout_s = step_timeout_s_;
-  if (budget_s_ > 0) {
-    limits.deadline_s = std::max(budget_s_ * kHardOverrun - elapsed_s(), 0.001);
+  if (budget_s_ > 0 || patience.limit_s < kNoBudgetS) {
+    const double budget_left_s = budget_s_ > 0 ? budget_s_ * kHardOverrun - elapsed_s() : kNoBudgetS;
+    limits.deadline_s = std::max(std::min(budget_left_s, patience.limit_s), 0.001);
   }
   limits.signal_fd = signals_.fd();
+  limits.stop_fd = stop_fd_;
   const WorkerReply reply = [&] {
     const TurnPause pause(turn_);
     return client_.ask(line, limits, is_answer);
@@ -185,21 +195,37 @@ Expected<std::optional<int>> Session::restore() {
   return std::optional<int>();
 }
 
-Expected<void> Session::compile_ahead(std::span<const CompileItem> items) {
-  json list = json::array();
-  for (const CompileItem& item : items) {
-    list.push_back({{"n", item.n}, {"k", item.k}, {"spec", to_json(item.spec)}});
-  }
-  if (!is_open_) {
-    if (Expected<void> started = start(); !started) {
-      return started;
+Expected<bool> Session::compile_ahead(std::span<const CompileItem> items, int spare_cores, double limit_s,
+                                      const std::function<void(std::size_t)>& progress) {
+  const double end_s = now_s() + limit_s;
+  for (std::size_t first = 0; first < items.size(); first += kMostCompiledAtOnce) {
+    json list = json::array();
+    for (const CompileItem& item : items.subspan(first, std::min(kMostCompiledAtOnce, items.size() - first))) {
+      list.push_back({{"n", item.n}, {"k", item.k}, {"spec", to_json(item.spec)}});
+    }
+    if (!is_open_) {
+      if (Expected<void> started = start(); !started) {
+        return std::move(started).error();
+      }
+    }
+    Patience patience{end_s - now_s()};
+    if (progress) {
+      patience.announced = [&](const json& announcement) {
+        if (const std::size_t count = json_get(announcement, "compiled", std::size_t{0}); count > 0) {
+          progress(first + count);
+        }
+      };
+    }
+    const WorkerReply reply =
+        ask({{"command", "compile"}, {"items", std::move(list)}, {"spare_cores", spare_cores}}, patience);
+    if (reply.status == WorkerReply::Status::died || reply.status == WorkerReply::Status::timed_out) {
+      log_warning("compiling ahead failed: {}; kernels are compiled one at a time", reply.reason);
+    }
+    if (reply.status != WorkerReply::Status::answered) {
+      return false;
     }
   }
-  const WorkerReply reply = ask({{"command", "compile"}, {"items", std::move(list)}});
-  if (reply.status == WorkerReply::Status::died || reply.status == WorkerReply::Status::timed_out) {
-    log_warning("compiling ahead failed: {}; kernels are compiled one at a time", reply.reason);
-  }
-  return {};
+  return true;
 }
 
 Expected<void> Session::set_shape(std::int64_t n, std::int64_t k, WeightLayout layout) {

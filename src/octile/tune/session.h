@@ -14,7 +14,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +38,7 @@ struct SessionLinks {
   // turns at everything else.
   std::mutex* turn = nullptr;
   std::optional<double> start_s;  // When the run began, on the device's clock; not set: now.
+  int stop_fd = -1;               // Readable: what is asked of the worker is given up.
 };
 
 class Session {
@@ -52,9 +55,12 @@ class Session {
   int interrupted_by() const noexcept { return signals_.caught(); }
   bool ended() const { return interrupted_by() != 0 || left_s() <= 0; }
 
-  // Compiles what these need, on all cores. A worker that dies of it is replaced when it is next asked; what a candidate's
-  // compilation fails at shows when it is admitted.
-  Expected<void> compile_ahead(std::span<const CompileItem> items);
+  // Compiles what these need, on all cores but `spare_cores`, for at most `limit_s`; `progress` hears how many of them, from
+  // the first on, are through, while the turn of SessionLinks is let go of. False where that is not all: the worker died,
+  // hung or was killed, and is replaced when it is next asked. What a candidate's compilation fails at shows when it is
+  // admitted.
+  Expected<bool> compile_ahead(std::span<const CompileItem> items, int spare_cores, double limit_s,
+                               const std::function<void(std::size_t)>& progress = {});
   // `layout`: of the weights of our families that read several.
   Expected<void> set_shape(std::int64_t n, std::int64_t k, WeightLayout layout = WeightLayout::automatic);
   Expected<void> forget_candidates();
@@ -81,6 +87,11 @@ class Session {
   Session(const RunOptions& options, const RunHooks& hooks, const MeasureSettings& settings, const SessionLinks& links);
   Expected<void> start();
   Expected<std::optional<int>> restore();
+  struct Patience {
+    double limit_s;                                                  // In all, beside the budget's.
+    std::function<void(const nlohmann::json&)> announced = nullptr;  // Sees what the worker says before it answers.
+  };
+  WorkerReply ask(const nlohmann::json& request, const Patience& patience);
   WorkerReply ask(const nlohmann::json& request);
   Expected<nlohmann::json> ask_or_fail(const nlohmann::json& request);
   Expected<Pass> time_once(std::span<const int> order, std::int64_t calls, PassConditions& conditions);
@@ -94,6 +105,7 @@ class Session {
   double run_timeout_s_;
   double start_s_;
   std::mutex* turn_;
+  int stop_fd_;
   SignalWatch signals_;
   WorkerPlace place_;
   WorkerClient client_;

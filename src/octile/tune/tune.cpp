@@ -21,10 +21,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -38,6 +40,8 @@ constexpr int kStartAttempts = 3;
 constexpr std::chrono::milliseconds kPauseBetweenAttempts{500};
 // A point at which the machinery failed so often, though the device is there, ends the run.
 constexpr int kPointAttempts = 3;
+// What waits for kernels looks so often whether the run has ended meanwhile.
+constexpr std::chrono::milliseconds kLookAround{100};
 
 // One device and what it is at.
 struct Lane {
@@ -47,6 +51,7 @@ struct Lane {
   std::set<std::string> packed;   // See PointRequest.
   std::string doing;              // Empty: it waits.
   double busy_until_s = 0;        // By its point's quota.
+  double waited_s = 0;            // For compilers.
   double elapsed_s = 0;           // Once it is through.
   bool is_lost = false;
 };
@@ -72,13 +77,15 @@ class Sweep {
     queue_.emplace(options_, plan_);
     done_ = queue_->measured_before();
     for (const std::string& device : plan_.devices) {
-      lanes_.push_back({device, nullptr, std::nullopt, {}, {}, 0, 0, false});
+      lanes_.push_back({device, nullptr, std::nullopt, {}, {}, 0, 0, 0, false});
     }
     if (lanes_.size() > 1 && options_.time_budget_s <= 0 && options_.uses.empty()) {
       queue_->sort_longest_first(cost_on(lanes_.front()));
     }
     signals_.emplace();
+    start_compiling();
     run_lanes();
+    compiler_.reset();
     if (stopped_by_ && !was_started_) {
       return *stopped_by_;
     }
@@ -127,15 +134,6 @@ class Sweep {
   // --- Devices: one thread each, which take turns at everything but waiting for a worker. `turn_` is held throughout. ---
 
   void run_lanes() {
-    if (lanes_.size() == 1) {
-      const std::unique_lock lock(turn_);
-      if (start(lanes_.front(), 1)) {
-        while (step(lanes_.front()) == Step::worked) {
-        }
-      }
-      end(lanes_.front());
-      return;
-    }
     if (hooks_.in_process) {
       run_simulated_lanes();
       return;
@@ -146,7 +144,7 @@ class Sweep {
       try {
         bool goes_on = !thrown && start(lane, 1);
         while (goes_on && !thrown) {
-          const Step made = step(lane);
+          const Step made = step(lane, lock);
           goes_on = made != Step::ended;
           if (made == Step::waits && !thrown) {
             changed_.wait(lock);
@@ -160,7 +158,10 @@ class Sweep {
     std::vector<std::thread> threads;
     threads.reserve(lanes_.size());
     std::vector<Lane*> without_thread;
-    for (Lane& lane : lanes_) {
+    if (lanes_.size() == 1) {
+      without_thread.push_back(&lanes_.front());
+    }
+    for (Lane& lane : std::span(lanes_).subspan(without_thread.size())) {
       // A worker dies with the thread that started it, so that a lane's thread lives as long as its worker is needed.
       try {
         threads.emplace_back([&run_lane, &lane] { run_lane(lane); });
@@ -182,7 +183,7 @@ class Sweep {
 
   // In this process each device has a clock of its own: whichever is behind goes next.
   void run_simulated_lanes() {
-    const std::unique_lock lock(turn_);
+    std::unique_lock lock(turn_);
     std::vector<Lane*> active;
     for (Lane& lane : lanes_) {
       if (start(lane, 1)) {
@@ -191,7 +192,7 @@ class Sweep {
     }
     while (!active.empty()) {
       const auto next = std::ranges::min_element(active, {}, [](const Lane* lane) { return lane->session->elapsed_s(); });
-      if (step(**next) != Step::worked) {
+      if (step(**next, lock) != Step::worked) {
         active.erase(next);
       }
     }
@@ -258,28 +259,23 @@ class Sweep {
     ended,
   };
 
-  Step step(Lane& lane) {
+  Step step(Lane& lane, std::unique_lock<std::mutex>& lock) {
     if (stopped_by_ || lane.session->ended()) {
       return Step::ended;
-    }
-    if (compiling_ != Compiling::done) {
-      if (compiling_ == Compiling::under_way) {
-        return Step::waits;
-      }
-      compiling_ = Compiling::under_way;
-      const Expected<void> compiled = compile_ahead(lane);
-      compiling_ = compiled ? Compiling::done : Compiling::waits;
-      changed_.notify_all();
-      return compiled || start(lane, kStartAttempts) ? Step::worked : Step::ended;
     }
     if (queue_->is_empty() && in_flight_ == 0) {
       if (!queue_->add_borders()) {
         return Step::ended;
       }
-      compiling_ = Compiling::waits;  // What they need, before the first of them.
+      add_kernels();
       changed_.notify_all();
       return Step::worked;
     }
+    if (is_worth_waiting(lane)) {
+      wait_for_kernels(lane, lock);
+      return Step::worked;
+    }
+    lane.doing.clear();
     const std::unique_ptr<PendingPoint> point = queue_->take(cost_on(lane), time_left(lane));
     if (point == nullptr) {
       return in_flight_ > 0 ? Step::waits : Step::ended;
@@ -303,37 +299,61 @@ class Sweep {
     return left;
   }
 
-  // On a device that compiles at run time, every kernel of the fields, smallest M first.
-  Expected<void> compile_ahead(Lane& lane) {
-    if (!plan_.is_gpu()) {
-      return {};
+  // --- Kernels of devices that compile at run time: every one of the fields, in the order of the queue. What was carried to
+  // a point was in the field of another. ---
+
+  void start_compiling() {
+    // On simulated time nothing goes on meanwhile.
+    if (!plan_.is_gpu() || hooks_.in_process) {
+      return;
     }
-    CompileAhead ahead(*lane.session, [&] {
+    RunOptions options = options_;
+    options.device = plan_.devices.front();
+    compiler_.emplace(options, hooks_, settings_,
+                      CompileAhead::Links{&turn_, &changed_, hooks_.clock_s(plan_.devices.front())},
+                      static_cast<int>(lanes_.size()));
+    const std::lock_guard lock(turn_);
+    add_kernels();
+  }
+
+  // Those of all points that wait.
+  void add_kernels() {
+    if (!compiler_) {
+      return;
+    }
+    for (const PendingPoint& point : queue_->pending()) {
+      const TuneShape& shape = plan_.weights[point.weight].shape;
+      for (const std::optional<Candidate>* incumbent : {&point.field.baseline, &point.field.heuristic}) {
+        if (incumbent->has_value()) {
+          compiler_->add(shape, *(*incumbent)->family, (*incumbent)->config);
+        }
+      }
+      for (const Candidate& challenger : point.field.challengers) {
+        compiler_->add(shape, *challenger.family, challenger.config);
+      }
+      kernels_needed_[{point.weight, point.m}] = compiler_->added();
+    }
+  }
+
+  // The point that is next in the queue lacks kernels, which come faster from all compilers than one at a time while it is
+  // measured.
+  bool is_worth_waiting(const Lane& lane) const {
+    if (!compiler_ || queue_->is_empty()) {
+      return false;
+    }
+    const PendingPoint& next = queue_->pending().front();
+    const bool has_time = options_.time_budget_s <= 0 || lane.waited_s < kShareForCompiling * options_.time_budget_s;
+    return has_time && !compiler_->has(kernels_needed_.at({next.weight, next.m}));
+  }
+
+  void wait_for_kernels(Lane& lane, std::unique_lock<std::mutex>& lock) {
+    if (lane.doing.empty()) {
       lane.doing = "compiling";
       report(lane.doing, false);
-    });
-    const auto& pending = queue_->pending();
-    for (std::size_t i = 0; i < pending.size() && ahead.goes_on(); ++i) {
-      const Field& field = pending[i].field;
-      std::vector<const Candidate*> candidates;
-      for (const std::optional<Candidate>* incumbent : {&field.baseline, &field.heuristic}) {
-        if (incumbent->has_value()) {
-          candidates.push_back(&**incumbent);
-        }
-      }
-      for (const Candidate& challenger : field.challengers) {
-        candidates.push_back(&challenger);
-      }
-      for (const Candidate* candidate : candidates) {
-        Expected<void> added = ahead.add(plan_.weights[pending[i].weight].shape, *candidate->family, candidate->config);
-        if (!added) {
-          return added;
-        }
-      }
     }
-    Expected<void> done = ahead.finish();
-    lane.doing.clear();
-    return done;
+    const double before_s = lane.session->now_s();
+    changed_.wait_for(lock, kLookAround);
+    lane.waited_s += lane.session->now_s() - before_s;
   }
 
   PointRequest request_for(const PendingPoint& pending, Lane& lane) const {
@@ -516,7 +536,7 @@ class Sweep {
   std::condition_variable changed_;  // Something was measured, put back, or a device left.
   std::vector<Lane> lanes_;
   std::optional<SweepQueue> queue_;
-  enum class Compiling { waits, under_way, done } compiling_ = Compiling::waits;
+  std::map<std::pair<std::size_t, std::int64_t>, std::size_t> kernels_needed_;  // Weight, M: so many of the compiler's.
   int in_flight_ = 0;
   bool was_started_ = false;         // Some device was.
   std::optional<Error> stopped_by_;  // Ends the run.
@@ -524,6 +544,7 @@ class Sweep {
   NoBudgetReasons no_budget_reasons_;
   std::int64_t done_ = 0;
   TuneSummary summary_;
+  std::optional<CompileAhead> compiler_;  // Goes first: its thread uses the above.
 };
 
 }  // namespace

@@ -64,7 +64,8 @@ json compile(const json& request, const Measurer& measurer, const LineSink& sink
     }
     items.push_back({json_get(item, "n", std::int64_t{0}), json_get(item, "k", std::int64_t{0}), std::move(*spec)});
   }
-  measurer.compile_ahead(items);
+  measurer.compile_ahead(items, json_get(request, "spare_cores", 0),
+                         [&](std::size_t count) { sink(json{{"step", "compile"}, {"compiled", count}}.dump()); });
   return {{"ok", true}};
 }
 

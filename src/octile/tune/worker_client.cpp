@@ -81,8 +81,9 @@ WorkerReply WorkerClient::ask(const std::string& line, WorkerLimits& limits,
                  : WorkerReply{WorkerReply::Status::out_of_time, {}, "the time budget ended"};
     }
     const bool sending = sent < text.size();
-    std::array<pollfd, 2> fds{
-        {{fd_, static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0}, {limits.signal_fd, POLLIN, 0}}};
+    std::array<pollfd, 3> fds{{{fd_, static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0},
+                               {limits.signal_fd, POLLIN, 0},
+                               {limits.stop_fd, POLLIN, 0}}};
     const int ready = ::poll(fds.data(), fds.size(), static_cast<int>(std::min(std::ceil(left * 1000), 60'000.0)));
     if (ready < 0 && errno != EINTR) {
       return {WorkerReply::Status::died, {}, format("poll: {}; {}", std::strerror(errno), stop())};
@@ -90,7 +91,7 @@ WorkerReply WorkerClient::ask(const std::string& line, WorkerLimits& limits,
     if (ready <= 0) {
       continue;
     }
-    if ((fds[1].revents & POLLIN) != 0) {
+    if (((fds[1].revents | fds[2].revents) & POLLIN) != 0) {
       stop();
       return {WorkerReply::Status::interrupted, {}, "interrupted"};
     }

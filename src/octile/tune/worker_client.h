@@ -18,7 +18,7 @@ struct WorkerReply {
     died,         // The process ended; `reason` says how.
     timed_out,    // One step took longer than `step_timeout_s`; the process was killed.
     out_of_time,  // The run's deadline came; the process was killed.
-    interrupted,  // A signal came; the process was killed.
+    interrupted,  // A signal came, or the question was given up; the process was killed.
   };
   Status status = Status::answered;
   std::string line;
@@ -29,6 +29,7 @@ struct WorkerLimits {
   double step_timeout_s = 60;  // From one line of the worker to the next.
   double deadline_s = 0;       // From now; 0: none.
   int signal_fd = -1;          // Readable: interrupted.
+  int stop_fd = -1;            // Readable: given up.
 };
 
 class WorkerClient {

@@ -3,7 +3,7 @@
 // Machines with several nodes are made up here, or by hwloc from a description.
 #include "octile/kernels/cpu/numa.h"
 
-#include "octile/kernels/cpu/cores.h"
+#include "octile/core/cores.h"
 #include "octile/kernels/cpu/families.h"
 #include "octile/kernels/cpu/host_memory.h"
 #include "octile/kernels/cpu/packed_weight.h"

@@ -2,6 +2,7 @@
 // Compilation of device sources with NVRTC and the cache in front of it; needs no GPU.
 #include "octile/kernels/cuda/compile.h"
 
+#include "octile/core/cores.h"
 #include "octile/core/env.h"
 #include "octile/core/log.h"
 #include "octile/kernels/cuda/cubin_cache.h"
@@ -11,9 +12,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp
 
+#include <sched.h>
+
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <thread>
 
 namespace octile::cuda {
 namespace fs = std::filesystem;
@@ -191,6 +195,55 @@ TEST_F(Compile, GivesManyResultsInTheOrderOfTheRequests) {
     }
   }
   EXPECT_TRUE(compile_all({}).empty());
+}
+
+TEST_F(Compile, SaysOfEachOfManyOnceThatItIsThrough) {
+  std::vector<CompileRequest> requests = {request("sm_89"), request("sm_90a"), request("sm_90a"), request("sm_120")};
+  requests[1].kernel = "absent";
+  std::vector<std::size_t> done;
+  static_cast<void>(compile_all(requests, 2, [&](std::size_t i) { done.push_back(i); }));
+  EXPECT_THAT(done, testing::UnorderedElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(Compile, KnowsWhatIsCompiledByWhatIsInTheCacheOrExported) {
+  const CompileRequest wanted = request("sm_90a");
+  EXPECT_FALSE(is_compiled(wanted));
+  ASSERT_TRUE(compile(wanted));
+  EXPECT_TRUE(is_compiled(wanted));
+  EXPECT_FALSE(is_compiled(request("sm_89")));
+  EXPECT_FALSE(is_compiled({"sm_90a", "absent.cuh", {}, "absent"}));
+  const std::vector<CompileRequest> requests = {wanted};
+  const std::string exported = directory_ + "/exported";
+  ASSERT_TRUE(export_cubins(requests, exported));
+  const env::ScopedOverride cache("OCTILE_CACHE_DIR", directory_ + "/empty");
+  EXPECT_FALSE(is_compiled(wanted));
+  const env::ScopedOverride path("OCTILE_CUBIN_PATH", exported);
+  EXPECT_TRUE(is_compiled(wanted));
+}
+
+TEST(CompileThreads, AreAsManyAsTheCoresButThoseToSpare) {
+  EXPECT_EQ(compile_threads_within(16, 0), 16);
+  EXPECT_EQ(compile_threads_within(16, 1), 15);
+  EXPECT_EQ(compile_threads_within(16, 8), 8);
+  EXPECT_EQ(compile_threads_within(16, 100), 8) << "half of them compile in any case";
+  EXPECT_EQ(compile_threads_within(2, 1), 1);
+  EXPECT_EQ(compile_threads_within(1, 1), 1);
+  EXPECT_EQ(compile_threads_within(192, 2), 64) << "no more at once";
+  EXPECT_EQ(compile_threads_within(0, 0), 1) << "a number of cores that nobody knows";
+  EXPECT_EQ(compile_threads_within(16, -3), 16);
+}
+
+TEST(CompileThreads, FollowTheAffinityMask) {
+  int seen = 0;
+  std::thread([&] {  // A thread of its own, whose mask dies with it.
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    CPU_SET(affinity_cpus().front(), &mask);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
+    seen = compile_threads();
+  })
+      .join();
+  EXPECT_EQ(seen, 1);
 }
 
 TEST_F(Compile, ServesExportedCubinsBeforeTheCache) {

@@ -308,7 +308,7 @@ class FamilyTest : public testing::TestWithParam<FamilyUnderTest> {
     }
     EXPECT_FALSE(legal.empty());
     if (!family().is_vendor()) {
-      for (const Error& error : warm_up(device(), items, "").failures) {
+      for (const Error& error : warm_up(device(), items, {}).failures) {
         ADD_FAILURE() << error.message;
       }
     }

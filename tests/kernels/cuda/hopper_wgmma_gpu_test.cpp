@@ -50,7 +50,7 @@ TEST(HopperWgmma, BlocksOfManyTilesHaveTheBitsOfHopperDecode) {
       for (const TileConfig& config : configs) {
         items.push_back({&hopper_wgmma_family(), problem, config});
       }
-      for (const Error& error : warm_up(device, items, "").failures) {
+      for (const Error& error : warm_up(device, items, {}).failures) {
         ADD_FAILURE() << error.message;
       }
       for (const TileConfig& config : configs) {

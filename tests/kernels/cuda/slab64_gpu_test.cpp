@@ -158,7 +158,7 @@ TEST_F(SlabsOnGpu, EveryConfigHasTheBitsOfRowMajorWeights) {
         items.push_back({&tested.family(), slabs.problem(), config});
         items.push_back({&tested.family(), rows.problem(), config});
       }
-      for (const Error& error : warm_up(context().info, items, "").failures) {
+      for (const Error& error : warm_up(context().info, items, {}).failures) {
         ADD_FAILURE() << error.message;
       }
       EXPECT_GT(configs.size(), accumulate == Accumulate::fast ? 20U : 10U);  // Promotion wants registers.

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -58,16 +59,53 @@ class Warmup : public testing::Test {
 
 TEST_F(Warmup, CompilesOnceWhatTheItemsShare) {
   const std::vector<WarmupItem> items = {item(ada_mma_family()), item(cublaslt_family()), item(ada_mma_family())};
-  const WarmupResult first = warm_up(device_, items, "");
+  const WarmupResult first = warm_up(device_, items, {});
   ASSERT_TRUE(first.failures.empty()) << first.failures.front().message;
   EXPECT_GE(first.kernels, 4) << "the quantiser's three and a product";
   EXPECT_EQ(first.compiled, first.kernels);
   EXPECT_EQ(first.exported, 0);
-  const WarmupResult second = warm_up(device_, items, "");
+  const WarmupResult second = warm_up(device_, items, {});
   EXPECT_EQ(second.kernels, first.kernels);
   EXPECT_EQ(second.compiled, 0);
   EXPECT_EQ(first.cached, 0);
   EXPECT_EQ(second.cached, second.kernels);
+}
+
+TEST_F(Warmup, SaysHowManyItemsHaveAllTheirKernels) {
+  WarmupItem illegal = item(ada_mma_family());
+  illegal.config.set("BLOCK_SIZE_K", 48);
+  WarmupItem other = item(ada_mma_family());
+  other.problem.out_dtype = DType::fp16;
+  const std::vector<WarmupItem> items = {illegal, item(ada_mma_family()), item(ada_mma_family()), other};
+  for (const bool trusts_cache : {false, true}) {
+    std::vector<std::size_t> heard;
+    WarmupOptions options;
+    options.trusts_cache = trusts_cache;
+    options.progress = [&](std::size_t count) { heard.push_back(count); };
+    const WarmupResult result = warm_up(device_, items, options);
+    EXPECT_EQ(result.compiled, trusts_cache ? 0 : result.kernels);
+    ASSERT_FALSE(heard.empty());
+    EXPECT_EQ(heard.back(), items.size());
+    EXPECT_TRUE(std::ranges::is_sorted(heard));
+    EXPECT_EQ(heard.front(), trusts_cache ? items.size() : 1U) << "one that needs nothing is through from the start";
+  }
+}
+
+TEST_F(Warmup, LooksIntoTheCacheUnlessItIsTrusted) {
+  const std::vector<WarmupItem> items = {item(ada_mma_family())};
+  const WarmupResult first = warm_up(device_, items, {});
+  ASSERT_TRUE(first.failures.empty()) << first.failures.front().message;
+  for (const auto& entry : fs::recursive_directory_iterator(directory_ + "/cache")) {
+    if (entry.path().extension() == ".cubin") {
+      fs::resize_file(entry.path(), entry.file_size() / 2);
+    }
+  }
+  WarmupOptions trusting;
+  trusting.trusts_cache = true;
+  const WarmupResult trusted = warm_up(device_, items, trusting);
+  EXPECT_EQ(trusted.cached, first.kernels);
+  EXPECT_EQ(trusted.kernels, first.kernels);
+  EXPECT_EQ(warm_up(device_, items, {}).compiled, first.kernels) << "broken entries are compiled anew";
 }
 
 TEST_F(Warmup, EveryFamilyOfTheBackendIsRecordedWithoutADriver) {
@@ -78,7 +116,7 @@ TEST_F(Warmup, EveryFamilyOfTheBackendIsRecordedWithoutADriver) {
       WarmupItem wanted = item(*family);
       wanted.problem.bias = bias;
       const std::vector<WarmupItem> items = {wanted};
-      const WarmupResult result = warm_up(device_, items, "");
+      const WarmupResult result = warm_up(device_, items, {});
       ASSERT_TRUE(result.failures.empty()) << result.failures.front().message;
       EXPECT_GE(result.kernels, 3);
     }
@@ -88,13 +126,13 @@ TEST_F(Warmup, EveryFamilyOfTheBackendIsRecordedWithoutADriver) {
 TEST_F(Warmup, ExportsOneFileAKernelThatServeWithoutTheCache) {
   const std::vector<WarmupItem> items = {item(ada_mma_family())};
   const std::string exported = directory_ + "/exported";
-  const WarmupResult result = warm_up(device_, items, exported);
+  const WarmupResult result = warm_up(device_, items, {.export_directory = exported});
   ASSERT_TRUE(result.failures.empty()) << result.failures.front().message;
   EXPECT_EQ(result.exported, result.kernels);
   EXPECT_EQ(std::distance(fs::directory_iterator(exported), fs::directory_iterator()), result.kernels);
   const env::ScopedOverride path("OCTILE_CUBIN_PATH", exported);
   const env::ScopedOverride cache("OCTILE_CACHE_DIR", directory_ + "/empty");
-  EXPECT_EQ(warm_up(device_, items, "").compiled, 0);
+  EXPECT_EQ(warm_up(device_, items, {}).compiled, 0);
   EXPECT_FALSE(fs::exists(directory_ + "/empty"));
 }
 
@@ -102,7 +140,7 @@ TEST_F(Warmup, NamesAnIllegalItemAndGoesOnWithTheRest) {
   WarmupItem bad = item(ada_mma_family());
   bad.config.set("BLOCK_SIZE_K", 48);
   const std::vector<WarmupItem> items = {bad, item(ada_mma_family())};
-  const WarmupResult result = warm_up(device_, items, "");
+  const WarmupResult result = warm_up(device_, items, {});
   ASSERT_EQ(result.failures.size(), 1U);
   EXPECT_THAT(result.failures.front().message, testing::AllOf(HasSubstr("ada_mma"), HasSubstr("BLOCK_SIZE_K")));
   EXPECT_GT(result.compiled, 0);

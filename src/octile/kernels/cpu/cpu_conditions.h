@@ -2,8 +2,8 @@
 // What a CPU ran under: preemptions of this process, its cgroup's throttling, time stolen from its cores.
 #pragma once
 
+#include "octile/core/cores.h"
 #include "octile/kernels/conditions.h"
-#include "octile/kernels/cpu/cores.h"
 
 #include <string>
 #include <vector>

@@ -2,7 +2,7 @@
 // The description of the CPU: its name as in table file names, its caches, the memory it may use.
 #pragma once
 
-#include "octile/kernels/cpu/cores.h"
+#include "octile/core/cores.h"
 #include "octile/kernels/device.h"
 
 #include <string>

@@ -4,10 +4,10 @@
 #include "octile/kernels/cpu/numa.h"
 
 #include "octile/core/component.h"
+#include "octile/core/cores.h"
 #include "octile/core/env.h"
 #include "octile/core/format.h"
 #include "octile/core/log.h"
-#include "octile/kernels/cpu/cores.h"
 #include "octile/kernels/cpu/hwloc_abi.h"
 
 #include <algorithm>

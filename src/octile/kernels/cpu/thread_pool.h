@@ -3,7 +3,7 @@
 // cgroup limits respected). run() allocates nothing and takes no lock; idle workers spin briefly, then sleep on a futex.
 #pragma once
 
-#include "octile/kernels/cpu/cores.h"
+#include "octile/core/cores.h"
 
 #include <atomic>
 

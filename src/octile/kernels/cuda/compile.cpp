@@ -2,6 +2,7 @@
 // From embedded device source to machine code: NVRTC behind the cubin cache. Works on a machine without a GPU.
 #include "octile/kernels/cuda/compile.h"
 
+#include "octile/core/cores.h"
 #include "octile/core/env.h"
 #include "octile/core/log.h"
 #include "octile/kernels/cuda/cubin_cache.h"
@@ -13,6 +14,8 @@
 #include <atomic>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
@@ -236,6 +239,10 @@ std::string export_directory() {
   return path ? *path : std::string();
 }
 
+CubinKey cache_key_of(const CompileRequest& request, const SourceTree& tree, const Nvrtc& api) {
+  return key_of(request, tree, format("NVRTC {}", version_text(api.version)));
+}
+
 // The compiler's output of `tree`, past every cache.
 Expected<NvrtcOutput> compile_anew(const CompileRequest& request, const Expected<SourceTree>& tree) {
   if (auto valid = check_request(request); !valid) {
@@ -279,7 +286,7 @@ Expected<CompiledKernel> compile(const CompileRequest& request) {
                       api.error().message);
   }
   const std::string directory = cubin_cache_directory();
-  const CubinKey key = key_of(request, *tree, format("NVRTC {}", version_text((*api)->version)));
+  const CubinKey key = cache_key_of(request, *tree, **api);
   if (directory.empty()) {
     log_once(LogLevel::warning, "cubin cache directory",
              "cubin cache: none, since neither OCTILE_CACHE_DIR, XDG_CACHE_HOME nor HOME is set; kernels are compiled anew");
@@ -298,10 +305,35 @@ Expected<CompiledKernel> compile(const CompileRequest& request) {
   return make_compiled(request, std::move(entry), false);
 }
 
-std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads) {
+bool is_compiled(const CompileRequest& request) {
+  const auto tree = tree_of(request.source);
+  if (!tree || !check_request(request)) {
+    return false;
+  }
+  const auto is_in = [](const std::string& directory, const CubinKey& key) {
+    std::error_code unknown;
+    return !directory.empty() && std::filesystem::exists(entry_path(directory, key), unknown);
+  };
+  if (is_in(export_directory(), key_of(request, *tree, "any"))) {
+    return true;
+  }
+  const auto api = nvrtc();
+  return api && is_in(cubin_cache_directory(), cache_key_of(request, *tree, **api));
+}
+
+int compile_threads_within(int cores, int spare) noexcept {
   constexpr int kMaxThreads = 64;
+  const int half = (std::max(cores, 1) + 1) / 2;
+  return std::clamp(cores - std::max(spare, 0), std::min(half, kMaxThreads), kMaxThreads);
+}
+
+int compile_threads(int spare_cores) { return compile_threads_within(usable_cores(), spare_cores); }
+
+std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads,
+                                                  const std::function<void(std::size_t)>& done) {
   std::vector<std::optional<Expected<CompiledKernel>>> results(requests.size());
   std::atomic<std::size_t> next = 0;
+  std::mutex done_mutex;
   const auto work = [&] {
     for (std::size_t i = next.fetch_add(1); i < requests.size(); i = next.fetch_add(1)) {
       // An exception that left a thread would end the process.
@@ -310,10 +342,13 @@ std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest
       } catch (const std::bad_alloc&) {
         results[i] = out_of_memory("kernel {} of {}: out of memory", requests[i].kernel, requests[i].source);
       }
+      if (done) {
+        const std::lock_guard lock(done_mutex);
+        done(i);
+      }
     }
   };
-  int count = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
-  count = std::clamp(count, 1, std::max(1, std::min(kMaxThreads, static_cast<int>(requests.size()))));
+  const int count = std::clamp(threads > 0 ? threads : compile_threads(), 1, std::max(1, static_cast<int>(requests.size())));
   {
     std::vector<std::jthread> helpers;
     try {
@@ -326,12 +361,12 @@ std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest
     }
     work();
   }
-  std::vector<Expected<CompiledKernel>> done;
-  done.reserve(results.size());
+  std::vector<Expected<CompiledKernel>> all;
+  all.reserve(results.size());
   for (auto& result : results) {
-    done.push_back(std::move(*result));
+    all.push_back(std::move(*result));
   }
-  return done;
+  return all;
 }
 
 Expected<CompiledKernel> compile_text(const CompileRequest& request, std::string_view text) {

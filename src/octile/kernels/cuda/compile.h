@@ -5,6 +5,7 @@
 #include <octile/error.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,8 +52,17 @@ std::string compile_arch(std::string_view device_arch);
 // unknown source, unavailable where the cubin is in neither and NVRTC is not there or does not know the architecture, failed
 // with the compiler's log.
 Expected<CompiledKernel> compile(const CompileRequest& request);
-// All of them by at most `threads` threads (0: one a hardware thread, at most 64); results in the order of the requests.
-std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads = 0);
+// An export directory or the cache has an entry for it, whatever is in that.
+bool is_compiled(const CompileRequest& request);
+// How many threads compile where the process may use `cores` and is to leave `spare` of them free: no more than 64, at least
+// half of the cores, at least one.
+int compile_threads_within(int cores, int spare) noexcept;
+// Of the cores that the process may use.
+int compile_threads(int spare_cores = 0);
+// All of them by at most `threads` threads (0: compile_threads()), begun in the order of the requests and so returned.
+// `done(i)` is called once requests[i] is through, whatever came of it: one call at a time, on any thread.
+std::vector<Expected<CompiledKernel>> compile_all(std::span<const CompileRequest> requests, int threads = 0,
+                                                  const std::function<void(std::size_t)>& done = {});
 // Compiles `text`, which may #include embedded sources, in place of an embedded source; `request.source` is its name in
 // messages. Never cached: for programs that bring a kernel of their own, such as tests and measurements.
 Expected<CompiledKernel> compile_text(const CompileRequest& request, std::string_view text);

@@ -195,8 +195,8 @@ class CudaBackend final : public Backend {
   }
 
   WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
-                       const std::string& export_directory) const override {
-    return octile::cuda::warm_up(device, items, export_directory);
+                       const WarmupOptions& options) const override {
+    return octile::cuda::warm_up(device, items, options);
   }
 
   Expected<std::unique_ptr<TimedSequence>> make_sequence(const DeviceInfo& device,

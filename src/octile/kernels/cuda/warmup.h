@@ -12,9 +12,9 @@
 
 namespace octile::cuda {
 
-// Compiles into the cache, and where `export_directory` is not empty writes every cubin there, which a machine without NVRTC
-// names in OCTILE_CUBIN_PATH. Needs NVRTC, no GPU.
-WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items, const std::string& export_directory);
+// Compiles into the cache; a machine without NVRTC names the directory that is exported to in OCTILE_CUBIN_PATH. Needs
+// NVRTC, no GPU, and makes no context on one.
+WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items, const WarmupOptions& options);
 
 // While it lives, KernelFamily::prepare() on this thread compiles and loads nothing: device_context() gives a context that
 // stands for `device`, and compile_and_load() notes what it was asked for. A kernel prepared so must not be run.

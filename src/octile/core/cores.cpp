@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cores and memory that the process may use, from the affinity mask, /proc and the cgroup file systems.
-#include "octile/kernels/cpu/cores.h"
+#include "octile/core/cores.h"
 
 #include <sched.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace octile::cpu {
+namespace octile {
 namespace {
 
 constexpr std::size_t kLargestFileBytes = std::size_t{4} << 20U;  // mountinfo of a busy container host; all else is tiny.
@@ -268,4 +268,4 @@ std::vector<int> affinity_cpus() {
 
 int usable_cores() { return cores_within(static_cast<int>(affinity_cpus().size()), cgroup_cpu_quota(read_small_file)); }
 
-}  // namespace octile::cpu
+}  // namespace octile

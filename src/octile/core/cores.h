@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace octile::cpu {
+namespace octile {
 
 // Reads a small file whole; nullopt where it is missing or cannot be read. Tests pass a table of fake files.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
@@ -33,4 +33,4 @@ std::vector<int> affinity_cpus();
 // The cores this process may use: affinity mask and cgroup v1/v2 quota, at least 1.
 int usable_cores();
 
-}  // namespace octile::cpu
+}  // namespace octile

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cores and memory a process may use, from texts as kernels and container engines write them.
-#include "octile/kernels/cpu/cores.h"
+#include "octile/core/cores.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <map>
 #include <thread>
 
-namespace octile::cpu {
+namespace octile {
 namespace {
 
 // A machine described by its files; every other file is missing.
@@ -183,4 +183,4 @@ TEST(ReadSmallFile, ReadsAFileAndMissesAMissingOne) {
 }
 
 }  // namespace
-}  // namespace octile::cpu
+}  // namespace octile
