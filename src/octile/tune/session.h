@@ -88,7 +88,7 @@ class Session {
   Expected<void> start();
   Expected<std::optional<int>> restore();
   struct Patience {
-    double limit_s;                                                  // In all, beside the budget's.
+    double limit_s = 0;                                              // In all, beside the budget's.
     std::function<void(const nlohmann::json&)> announced = nullptr;  // Sees what the worker says before it answers.
   };
   WorkerReply ask(const nlohmann::json& request, const Patience& patience);
