@@ -20,8 +20,9 @@ using nlohmann::json;
 namespace {
 
 constexpr double kNoBudgetS = 1e9;
-// A worker keeps the machine code of what it compiles at once, some 100 KB a kernel.
-constexpr std::size_t kMostCompiledAtOnce = 1024;
+// A worker keeps the machine code of what it compiles at once, some 50 KB a kernel. Four weights at the 17 M of a GPU's
+// default are 1400 items, half of them kernels of their own.
+constexpr std::size_t kMostCompiledAtOnce = 2048;
 // A budget is kept within 10 %: at 6 % over it, whatever is still running is cut off.
 constexpr double kHardOverrun = 1.06;
 
