@@ -242,6 +242,7 @@ TEST_F(Dispatching, WhatAPlanNeedsIsCompiledTogetherBeforeTheFirstIsPrepared) {
   ASSERT_TRUE(layer(16).has_value());
   ASSERT_THAT(backend.warmed_up, SizeIs(1));
   EXPECT_THAT(backend.warmed_up[0], SizeIs(2)) << "each config once, and no vendor's";
+  EXPECT_EQ(backend.cache_was_trusted, std::vector<bool>{true}) << "what is cached is read where it is loaded, once";
   backend.warmed_up.clear();
   ASSERT_TRUE(layer(4).has_value());
   EXPECT_THAT(backend.warmed_up, SizeIs(0)) << "one kernel needs no company";

@@ -262,7 +262,8 @@ Expected<std::unique_ptr<TimedSequence>> FakeBackend::make_sequence(const Device
 }
 
 WarmupResult FakeBackend::warm_up(const DeviceInfo& /*device*/, std::span<const WarmupItem> items,
-                                  const WarmupOptions& /*options*/) const {
+                                  const WarmupOptions& options) const {
+  cache_was_trusted.push_back(options.trusts_cache);
   std::vector<TileConfig>& configs = warmed_up.emplace_back();
   for (const WarmupItem& item : items) {
     configs.push_back(item.config);

@@ -100,6 +100,7 @@ class FakeBackend final : public Backend {
   WarmupResult warm_up(const DeviceInfo& device, std::span<const WarmupItem> items,
                        const WarmupOptions& options) const override;
   mutable std::vector<std::vector<TileConfig>> warmed_up;  // Of each call.
+  mutable std::vector<bool> cache_was_trusted;             // By each call.
 
  private:
   std::deque<FakeFamily> families_;
