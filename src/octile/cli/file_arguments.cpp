@@ -69,7 +69,8 @@ Expected<void> check_directories(std::string_view list) {
   for (const std::string& directory : split_path_list(list)) {
     std::error_code error;
     const fs::file_status status = fs::status(directory, error);
-    if (!fs::is_directory(status)) {
+    // Where it cannot be told, as when the disk fails, reading the tables says so.
+    if (fs::status_known(status) && !fs::is_directory(status)) {
       return make_error(ErrorCode::invalid_argument, "wanted directories, got \"{}\": {}", directory,
                         fs::exists(status) ? "it is none" : error.message());
     }
