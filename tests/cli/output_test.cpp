@@ -29,6 +29,15 @@ TEST_F(OutputTest, AFullDiskIsAnError) {
   }
 }
 
+TEST_F(OutputTest, ALimitOnTheSizeOfFilesIsAnErrorAndLeavesTheOldFile) {
+  const std::string old = write("env.json", "old");
+  const std::string command = OCTILE_TEST_COMMAND;
+  const RunResult result = run({"-c", "ulimit -f 0; exec " + command + " env --json " + old}, {.program = "/bin/sh"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, testing::AllOf(HasSubstr("octile: error: cannot write"), HasSubstr("File too large")));
+  EXPECT_EQ(read_file(old), "old");
+}
+
 TEST_F(OutputTest, AClosedStdoutIsAnErrorAndNoFileTakesItsPlace) {
   const RunResult result = run({"env", "--json", path("env.json")}, {.standard_output = Stdout::closed});
   EXPECT_EQ(result.status, 1);

@@ -280,6 +280,31 @@ TEST_F(Linear, RefusesViewsThatDoNotFitAndPrintsWhatCame) {
   refused(good, changed(out, [](auto& v) { v.data = nullptr; }), "null");
 }
 
+TEST_F(Linear, AnOutputThatOverlapsTheActivationsIsRefusedAndColumnsBesideThemServe) {
+  const Fp8Linear layer = prepared(4);  // So that ten rows are three chunks.
+  const Inputs x(10, 20);
+  const auto wanted = run_guarded(layer, x.view(), DType::bf16, 33);
+  constexpr std::int64_t kStride = 20 + 33;
+  std::vector<std::uint16_t> buffer(static_cast<std::size_t>(12 * kStride));
+  const auto at = [&](std::int64_t row, std::int64_t column) { return buffer.data() + row * kStride + column; };
+  for (std::int64_t row = 0; row < 10; ++row) {
+    std::memcpy(at(row, 0), x.bytes.data() + row * 40, 40);
+  }
+  Workspace workspace(layer.workspace_bytes(10));
+  const ConstMatrixView in{at(0, 0), DType::bf16, 10, 20, kStride, 1};
+  const auto run_into = [&](std::uint16_t* data, std::int64_t stride) {
+    return layer.run(in, {data, DType::bf16, 10, 33, stride, 1}, workspace.data(), workspace.bytes());
+  };
+  for (const auto& overlapping : {run_into(at(0, 0), kStride), run_into(at(0, 19), kStride), run_into(at(1, 0), kStride),
+                                  run_into(at(0, 21), kStride), run_into(at(2, 0), 33)}) {
+    ASSERT_FALSE(overlapping);
+    EXPECT_EQ(overlapping.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(overlapping.error().message, HasSubstr("overlaps the activations [10, 20]"));
+  }
+  ASSERT_TRUE(run_into(at(0, 20), kStride));
+  EXPECT_EQ(bytes_of({at(0, 20), DType::bf16, 10, 33, kStride, 1}), wanted);
+}
+
 TEST_F(Linear, RefusesAWorkspaceThatIsTooSmallMisalignedOrMissing) {
   const Fp8Linear layer = prepared(8);
   const Inputs x(8, 20);

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <vector>
 
 namespace octile {
@@ -155,6 +156,34 @@ TEST(Quantize, ViewsOfCodesAreRefusedAsWhatTheyAre) {
   EXPECT_THAT(said({nullptr, DType::e4m3, 8, 8, 8, 1}), AllOf(HasSubstr("[8, 8] e4m3"), HasSubstr("null")));
   EXPECT_THAT(said({codes.data(), DType::e4m3, 8, 4, 8, 1}), HasSubstr("want [M, 8], got [8, 4]"));
   EXPECT_THAT(said({codes.data(), DType::bf16, 8, 8, 8, 1}), HasSubstr("want e4m3 codes, got bf16"));
+}
+
+// Against every element of small matrices of one stride, anywhere around each other.
+TEST(Quantize, OutputsAreApartFromActivationsExactlyWhereTheyShareNoByte) {
+  std::vector<unsigned char> memory(256);
+  for (const std::int64_t stride : {1, 2, 5}) {
+    for (std::int64_t x_cols = 1; x_cols <= stride; ++x_cols) {
+      for (std::int64_t y_cols = 1; y_cols <= stride; ++y_cols) {
+        for (const std::int64_t rows : {1, 2, 3}) {
+          for (std::int64_t offset = -40; offset <= 40; offset += 2) {
+            std::set<const unsigned char*> bytes;
+            const unsigned char* const x = memory.data() + 128;
+            unsigned char* const y = memory.data() + 128 + offset;
+            bool shared = false;
+            for (std::int64_t i = 0; i < rows * x_cols * 2; ++i) {
+              bytes.insert(x + i / (x_cols * 2) * stride * 2 + i % (x_cols * 2));
+            }
+            for (std::int64_t i = 0; i < rows * y_cols * 2; ++i) {
+              shared = shared || bytes.contains(y + i / (y_cols * 2) * stride * 2 + i % (y_cols * 2));
+            }
+            const auto apart =
+                check_apart({x, DType::bf16, rows, x_cols, stride, 1}, {y, DType::bf16, rows, y_cols, stride, 1});
+            EXPECT_NE(apart.has_value(), shared) << stride << " " << x_cols << " " << y_cols << " " << rows << " " << offset;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(Quantize, AnEmptyBatchIsDoneAtOnce) {

@@ -68,6 +68,7 @@ int fail(const Error& error) {
 
 void prepare_standard_streams() {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
       // open() takes the lowest free number, which is `fd`. Standard output is opened for reading, so that writing to it

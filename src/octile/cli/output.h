@@ -14,8 +14,8 @@
 
 namespace octile::cli {
 
-// Call first. Ignores SIGPIPE, so that a closed pipe becomes an error message, and opens what is closed among descriptors
-// 0 to 2, so that no file that is opened later becomes "stdout".
+// Call first. Ignores SIGPIPE and SIGXFSZ, so that a closed pipe or a limit on files becomes an error message, and opens
+// what is closed among descriptors 0 to 2, so that no file that is opened later becomes "stdout".
 void prepare_standard_streams();
 
 // Writes all of `text` to stdout.

@@ -209,6 +209,9 @@ Expected<void> launch(const Fp8Linear::Impl& linear, const Activation& activatio
   if (rows == 0) {
     return {};
   }
+  if (auto ok = check_apart(activation.x, y); !ok) {
+    return ok;
+  }
   const Dispatch* newest = linear.current.load(std::memory_order_acquire);
   if (newest == nullptr) {
     return make_error(ErrorCode::not_prepared, "M = {}: want prepare(max_m) before run()", rows);

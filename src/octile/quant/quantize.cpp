@@ -121,6 +121,37 @@ Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64
   return check_matrix_view("output", {y.data, y.dtype, y.rows, y.cols, y.row_stride, y.col_stride}, out_dtype, m, n);
 }
 
+Expected<void> check_apart(const ConstMatrixView& x, const MatrixView& y) {
+  struct Bytes {
+    std::uint64_t begin, width, step, end;
+  };
+  const auto bytes_of = [](const void* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride, DType dtype) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    const auto width = static_cast<std::uint64_t>(cols * size_of(dtype));
+    const auto step = static_cast<std::uint64_t>(row_stride * size_of(dtype));
+    return Bytes{begin, width, step, begin + static_cast<std::uint64_t>(rows - 1) * step + width};
+  };
+  if (x.rows == 0 || y.rows == 0) {
+    return {};
+  }
+  const Bytes in = bytes_of(x.data, x.rows, x.cols, x.row_stride, x.dtype);
+  const Bytes out = bytes_of(y.data, y.rows, y.cols, y.row_stride, y.dtype);
+  if (in.end <= out.begin || out.end <= in.begin) {
+    return {};
+  }
+  if (in.step == out.step && x.rows > 1) {
+    // Where y begins within a row of x's buffer.
+    const std::uint64_t column =
+        out.begin >= in.begin ? (out.begin - in.begin) % in.step : in.step - 1 - (in.begin - out.begin - 1) % in.step;
+    if (column >= in.width && column + out.width <= in.step) {
+      return {};
+    }
+  }
+  return make_error(ErrorCode::invalid_argument,
+                    "output [{}, {}] at {} overlaps the activations [{}, {}] at {}: want memory of its own", y.rows, y.cols,
+                    static_cast<const void*>(y.data), x.rows, x.cols, x.data);
+}
+
 Expected<void> check_quantize_options(const QuantizeOptions& options) {
   // A floor under 448 * 2^-126 would let a scale become subnormal or zero, and division by it meaningless.
   const float smallest = QuantizeOptions{}.floor;

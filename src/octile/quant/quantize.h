@@ -32,6 +32,9 @@ Expected<void> check_output_view(const MatrixView& y, std::int64_t m, std::int64
 // `view` is [rows, cols] of `dtype` under the same rules; `what` names it in the message.
 Expected<void> check_matrix_view(const char* what, const ConstMatrixView& view, DType dtype, std::int64_t rows,
                                  std::int64_t cols);
+// No element of `y` may be one of x: kernels write rows of y while others of x are still to be read. Columns of one buffer
+// beside each other are fine.
+Expected<void> check_apart(const ConstMatrixView& x, const MatrixView& y);
 Expected<void> check_quantize_options(const QuantizeOptions& options);
 
 }  // namespace octile
