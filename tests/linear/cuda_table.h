@@ -3,6 +3,7 @@
 #pragma once
 
 #include "octile/kernels/backend.h"
+#include "octile/kernels/cuda/ada_mma_config.h"
 #include "octile/kernels/cuda/cublaslt_family.h"
 #include "table_directory.h"
 #include "tables.h"
@@ -37,6 +38,7 @@ struct CudaTable {
     TileTable table = own_table(device, problem, std::move(entries));
     table.key.weight_layout = cuda::cublaslt_family().layout();
     table.key.numerics = to_string(problem.numerics);
+    table.key.accumulate = to_string(cuda::resolve_accumulate(problem.accumulate));
     directory.write(table);
   }
   // For a weight that the table serves.

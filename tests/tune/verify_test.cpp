@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <utility>
@@ -190,8 +191,11 @@ TEST_F(VerifyTest, WithoutATableThereIsNothingToVerifyAndThatIsAnError) {
 // Every M, on a weight so small that the simulated device is quick.
 class VerifyEveryMTest : public VerifyTest {
  protected:
-  void tune_ends(const std::string& scenario, std::vector<std::int64_t> ms = {1, 48}) {
+  void tune_ends(const std::string& scenario, std::vector<std::int64_t> ms = {1, 48}, const TuneOptions& keys = {}) {
     TuneOptions options = tune_options(directory_.path(), "");
+    options.numerics = keys.numerics;
+    options.pdl = keys.pdl;
+    options.accumulate = keys.accumulate;
     options.shapes = {{"small", 48, 64}};
     options.m_list = std::move(ms);
     const auto summary = tune_simulated(options, scenario);
@@ -269,6 +273,33 @@ TEST_F(VerifyEveryMTest, WhatLosesBetweenTheEndsIsFoundWithItsCliffAndRepaired) 
   const auto again = verify_every_m(scenario);
   ASSERT_TRUE(again.has_value()) << again.error().message;
   EXPECT_TRUE(again->ok()) << again->findings[0].message;
+}
+
+// A run has one value of each hard key, and the table has its own.
+TEST_F(VerifyEveryMTest, ATableIsRepairedWhateverItsHardKeysAre) {
+  const std::string scenario = "ratio:0:1.5,ratio:0:0.5@31,ratio:0:1.5@44,seed:4";
+  TuneOptions numerics;
+  numerics.numerics = Numerics::baseline;
+  TuneOptions mode;
+  mode.pdl = Pdl::consume;
+  TuneOptions sums;
+  sums.accumulate = Accumulate::precise;
+  for (const TuneOptions& keys : {numerics, mode, sums}) {
+    SCOPED_TRACE(testing::Message() << to_string(keys.numerics) << ' ' << to_string(keys.pdl) << ' '
+                                    << to_string(keys.accumulate));
+    tune_ends("ratio:0:1.5", {1, 48}, keys);
+    std::vector<Finding> findings;
+    const TableKey before = read_table(files_[0], findings).value().key;
+    const auto fixed = verify_every_m(scenario, true);
+    ASSERT_TRUE(fixed.has_value()) << fixed.error().message;
+    EXPECT_TRUE(fixed->ok()) << fixed->findings[0].message;
+    const TileTable table = read_table(files_[0], findings).value();
+    EXPECT_EQ(table.find(40)->kernel, "baseline");
+    EXPECT_EQ(table.key.numerics, before.numerics);
+    EXPECT_EQ(table.key.pdl, before.pdl);
+    EXPECT_EQ(table.key.accumulate, before.accumulate);
+    std::filesystem::remove(files_[0]);
+  }
 }
 
 TEST_F(VerifyEveryMTest, ABaselineThatANeighboursTileBeatsIsFound) {

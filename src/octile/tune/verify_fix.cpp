@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace octile {
@@ -41,6 +42,25 @@ Expected<void> import_beside(const Plan& plan) {
   return update_own_table(path, [&](const TileTable* current) {
     return current == nullptr ? Expected<TileTable>(*imported) : merge_tables({*current, *imported});
   });
+}
+
+// Gives a run the hard keys of `plan`'s table, so that what it tunes can be added to it.
+void take_keys(const Plan& plan, RunOptions& options) {
+  const TileTable& table = *plan.lookup().table;
+  options.layout = plan.problem().layout;
+  options.numerics = plan.problem().numerics;
+  if (table.field_format) {
+    return;  // What is tuned goes into a table of ours that import_beside() has made for the plan's problem.
+  }
+  for (const Pdl pdl : {Pdl::off, Pdl::consume, Pdl::full}) {
+    if (table.key.pdl == to_string(pdl)) {
+      options.pdl = pdl;
+    }
+  }
+  if (table.key.accumulate == to_string(Accumulate::precise)) {
+    options.accumulate = Accumulate::precise;
+  }
+  options.max_sms = table.key.max_sms;
 }
 
 class Repair {
@@ -111,24 +131,28 @@ class Repair {
     return changed;
   }
 
-  // Where tables lie, and the layout of the weights in them.
-  using Place = std::pair<std::string, WeightLayout>;
+  // Where tables lie, and those of their keys that a run has one value of.
+  using Place = std::tuple<std::string, WeightLayout, Numerics, Pdl, Accumulate, int>;
 
-  WeightLayout layout_of(const std::string& file) const {
+  RunOptions options_of(const VerifiedEntry& entry) const {
+    RunOptions options = options_;
+    options.tables = tables_directory(entry.file, result_.device_name);
     const auto found =
-        std::ranges::find(plans_, file, [](const std::unique_ptr<Plan>& plan) { return plan->lookup().table->file; });
-    return found == plans_.end() ? options_.layout : (*found)->problem().layout;
+        std::ranges::find(plans_, entry.file, [](const std::unique_ptr<Plan>& plan) { return plan->lookup().table->file; });
+    if (found != plans_.end()) {
+      take_keys(**found, options);
+    }
+    return options;
   }
 
   // What to tune in each place.
   std::map<Place, TuneOptions> plan_tuning(const std::vector<const VerifiedEntry*>& wanted) const {
     std::map<Place, TuneOptions> runs;
     for (const VerifiedEntry* entry : wanted) {
-      const Place place = {tables_directory(entry->file, result_.device_name), layout_of(entry->file)};
-      TuneOptions& tuning = runs[place];
-      static_cast<RunOptions&>(tuning) = options_;
-      tuning.tables = place.first;
-      tuning.layout = place.second;
+      const RunOptions options = options_of(*entry);
+      TuneOptions& tuning =
+          runs[{options.tables, options.layout, options.numerics, options.pdl, options.accumulate, options.max_sms}];
+      static_cast<RunOptions&>(tuning) = options;
       tuning.uses.push_back({entry->n, entry->k, entry->m, 1});
       const auto is_known = [&](const TuneShape& shape) { return shape.n == entry->n && shape.k == entry->k; };
       if (std::ranges::none_of(tuning.shapes, is_known)) {
@@ -164,7 +188,7 @@ class Repair {
         return {};
       }
       for (const TunePoint& point : tuned->points) {
-        settle(place.first, point);
+        settle(tuning.tables, point);
       }
     }
     return {};

@@ -66,8 +66,17 @@ void judge_entries(const Plan& plan, const TileTable& table, VerifyPlans& result
 }
 
 void add_plan(const VerifyOptions& options, const TuneShape& shape, std::set<std::string>& files, VerifyPlans& result) {
-  auto plan = std::make_unique<Plan>(
-      Plan::make(result.device.backend, result.device.info, problem_of(options, shape), options.tables, true));
+  Problem problem = problem_of(options, shape);
+  const auto make = [&] {
+    return std::make_unique<Plan>(Plan::make(result.device.backend, result.device.info, problem, options.tables, true));
+  };
+  std::unique_ptr<Plan> plan = make();
+  if (const TileTable* found = plan->lookup().table.get();
+      found != nullptr && !found->field_format && found->key.numerics == to_string(Numerics::baseline)) {
+    // What the table promises holds for whatever is compared with its entries and may take their place.
+    problem.numerics = Numerics::baseline;
+    plan = make();
+  }
   for (const Finding& finding : plan->lookup().findings) {
     result.findings.push_back(finding);
   }
