@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -304,12 +305,15 @@ std::string to_string(const Misspelt& found) {
 }
 
 void warn_of_misspelt() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    for (const Misspelt& found : misspelt()) {
-      log_message(LogLevel::warning, to_string(found));
-    }
-  });
+  // Not std::call_once: for an exception that passes through pthread_once the C library loads its unwinder, and without
+  // memory it ends the process there.
+  static std::atomic_flag begun;
+  if (begun.test_and_set()) {
+    return;
+  }
+  for (const Misspelt& found : misspelt()) {
+    log_message(LogLevel::warning, to_string(found));
+  }
 }
 
 std::optional<bool> parse_bool(std::string_view text) noexcept {
