@@ -42,9 +42,6 @@ using dnnl::memory;
 // from 1 to 1024.
 constexpr std::int64_t kLayoutRows = 64;
 
-// Elements of a weight that one thread packs in some ten microseconds.
-constexpr std::int64_t kSmallWeight = std::int64_t{1} << 16;
-
 // The OpenMP library that oneDNN itself is bound to: this component and oneDNN look symbols up in the same order. Linking
 // one at build time could bring a second OpenMP library into the process.
 struct OpenMp {
@@ -144,7 +141,7 @@ int pack(const OctileOnednnShape* shape, const void* w, void* packed, OctileOned
     memory to(packed_layout(*shape), engine(), packed);
     // Of a small weight waiting for other threads takes longer than the work; cold timing packs thousands of them, and
     // beside other programs each wait is a time slice.
-    const ThreadCount count(shape->k * shape->n <= kSmallWeight ? 1 : shape->threads);
+    const ThreadCount count(shape->k * shape->n <= OCTILE_ONEDNN_SMALL_WEIGHT ? 1 : shape->threads);
     dnnl::stream stream(engine());
     dnnl::reorder(from, to).execute(stream, from, to);
     stream.wait();

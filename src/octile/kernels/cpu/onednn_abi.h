@@ -12,6 +12,9 @@
 // The one exported symbol: const OctileOnednnApi* octile_onednn_api().
 #define OCTILE_ONEDNN_ENTRY "octile_onednn_api"
 
+// Elements of a weight that one thread decodes and packs in some ten microseconds: less than a wait for other threads takes.
+#define OCTILE_ONEDNN_SMALL_WEIGHT 65536
+
 #ifdef __cplusplus
 extern "C" {
 #endif

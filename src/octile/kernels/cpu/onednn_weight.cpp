@@ -61,8 +61,7 @@ Expected<std::shared_ptr<PackedWeight>> pack_onednn(const WeightSource& source) 
   const auto* codes = static_cast<const std::uint8_t*>(source.codes);
   auto* decoded = static_cast<std::byte*>(rows->data());
   // As the component does: a small weight is packed by the caller alone.
-  constexpr std::int64_t kSmallWeight = std::int64_t{1} << 16;
-  const int parts = source.n * source.k <= kSmallWeight ? 1 : pool.size() * 4;
+  const int parts = source.n * source.k <= OCTILE_ONEDNN_SMALL_WEIGHT ? 1 : pool.size() * 4;
   const auto decode = [&](int part) {
     for (std::int64_t row = source.n * part / parts; row < source.n * (part + 1) / parts; ++row) {
       decode_codes(codes + row * weight_row_stride(source), source.k, dtype, decoded + row * row_bytes);
