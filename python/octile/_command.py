@@ -53,6 +53,7 @@ def tune(
     time_budget: str | None = None,
     tables: str | os.PathLike[str] | None = None,
     accumulate: str | None = None,
+    out_dtype: str | None = None,
     thorough: bool = False,
     resume: bool = False,
 ) -> str:
@@ -72,6 +73,7 @@ def tune(
         ("--time-budget", time_budget),
         ("--tables", tables),
         ("--accumulate", accumulate),
+        ("--out-dtype", out_dtype),
     ):
         if value is not None:
             arguments += [option, str(value)]

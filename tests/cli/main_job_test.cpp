@@ -173,6 +173,36 @@ TEST_F(MainJobTest, PreciseSumsAreTunedIntoTablesThatSayThem) {
   EXPECT_THAT(wrong.err, testing::AllOf(HasSubstr("--accumulate"), HasSubstr("exact"), HasSubstr("precise")));
 }
 
+// Tables of bf16 outputs do not serve linears of fp16: these are tuned, timed, checked and explained likewise.
+TEST_F(MainJobTest, EveryOutputTypeIsTunedIntoTablesThatServeItAlone) {
+  for (const std::string type : {"fp16", "fp32"}) {
+    SCOPED_TRACE(type);
+    const std::string tables = path("tables_" + type);
+    const std::vector<std::string> more = {"--n", "96", "--k", "64", "--m", "1", "--tables", tables};
+    const auto of_type = [&](std::vector<std::string> words, bool says_type = true) {
+      words.insert(words.end(), more.begin(), more.end());
+      if (says_type) {
+        words.insert(words.end(), {"--out-dtype", type});
+      }
+      return words;
+    };
+    const RunResult tuned = run(of_type({"tune", "--time-budget", "20s"}));
+    ASSERT_EQ(tuned.status, 0) << tuned.err;
+    const Json found = run_json(of_type({"explain", "--json"}));
+    EXPECT_NE(found["table_file"], "") << found.dump();
+    const Json other = run_json(of_type({"explain", "--json"}, false));
+    EXPECT_THAT(other["reason"].get<std::string>(), testing::AllOf(HasSubstr("out_dtype"), HasSubstr(type)));
+    const Json benched = run_json(of_type({"bench", "--time-budget", "10s", "--json"}));
+    EXPECT_EQ(benched["rows"][0]["out_dtype"], type);
+    EXPECT_EQ(
+        run({"verify", "--n", "96", "--k", "64", "--tables", tables, "--out-dtype", type, "--time-budget", "10s"}).status,
+        0);
+  }
+  const RunResult wrong = run({"tune", "--n", "96", "--k", "64", "--out-dtype", "fp8"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, testing::AllOf(HasSubstr("--out-dtype"), HasSubstr("fp8"), HasSubstr("fp16")));
+}
+
 TEST_F(MainJobTest, DevicesAreTakenAsAListAndEachOnce) {
   const std::vector<std::string> tune{"tune", "--n", "256", "--k", "128", "--m", "1", "--tables", path("tables")};
   const auto run_on = [&](std::vector<std::string> more) {

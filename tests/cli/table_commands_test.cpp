@@ -205,6 +205,11 @@ TEST_F(TableCommandsTest, AdoptTakesWhatABenchFoundOnceAndRefusesWhatIsNoRecord)
     "pdl": "off"}, "provenance": {"cublaslt": "13.1.0"}, "entries": [{"m": [1, 16], "kernel": "ada_mma", "config":
     {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "num_warps": 4, "num_stages": 3}, "us": 11, "baseline_us": 14,
     "ratio": {"mid": 1.27, "lo": 1.26, "hi": 1.28}, "date": "2026-11-01T00:00:00Z"}]})");
+  // Of outputs of another type nothing is taken.
+  std::string of_fp16 = read_file(record);
+  of_fp16.replace(of_fp16.find("\"accumulate\""), 0, "\"out_dtype\": \"fp16\", ");
+  EXPECT_THAT(run({"table", "adopt", write("fp16.json", of_fp16), "--tables", path("tables")}).out,
+              HasSubstr("nothing to adopt"));
   const RunResult adopted = run({"table", "adopt", record, "--tables", path("tables")});
   ASSERT_EQ(adopted.status, 0) << adopted.err;
   EXPECT_THAT(adopted.out, HasSubstr("s m=16: cublaslt {\"algo_id\": 66} is 1.099x (at least 1.087x) as fast as ada_mma"));

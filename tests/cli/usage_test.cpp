@@ -165,7 +165,9 @@ TEST_F(UsageTest, AnEmptyValueIsStatusTwoInEveryOption) {
     std::vector<std::string> options;
   };
   const Command commands[] = {
-      {{"explain"}, point, {"--device", "--device-name", "--tables", "--json", "--accumulate", "--layout", "--max-sms"}},
+      {{"explain"},
+       point,
+       {"--device", "--device-name", "--tables", "--json", "--accumulate", "--out-dtype", "--layout", "--max-sms"}},
       {{"explain", "--m", "1"}, {}, {"--model", "--n", "--k", "--tp"}},
       {{"tune"},
        point,

@@ -280,7 +280,8 @@ TEST_F(Dispatching, AShapeWithoutATableIsSaidOnceWithTheCommandThatMakesOne) {
   ASSERT_TRUE(layer());
   ASSERT_TRUE(layer());
   EXPECT_EQ(log.count(LogLevel::info, "untuned: " + backend.info.name + " has no table for N = 40, K = 300"), 1);
-  EXPECT_EQ(log.count(LogLevel::info, "octile tune --device " + backend.info.id + " --n 40 --k 300"), 1);
+  EXPECT_EQ(log.count(LogLevel::info, "octile tune --device " + backend.info.id + " --n 40 --k 300 --out-dtype fp32 makes"),
+            1);
 }
 
 TEST_F(Dispatching, BrokenTableFilesLeaveTheBaselineServing) {

@@ -169,6 +169,13 @@ void add_accumulate(CLI::App& command, std::string& accumulate) {
       ->check(CLI::IsMember({"fast", "precise"}).description(""));
 }
 
+void add_out_dtype(CLI::App& command, std::string& out_dtype) {
+  command
+      .add_option("--out-dtype", out_dtype, "Type of the outputs: bf16 (default), fp16, fp32. Each has tables of its own")
+      ->type_name("{bf16,fp16,fp32}")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}).description(""));
+}
+
 void add_max_sms(CLI::App& command, std::int64_t& max_sms) {
   add_parsed<parse_sms>(
       command, "--max-sms", max_sms, "COUNT",
@@ -195,6 +202,7 @@ void add_tune(CLI::App& app, AllArgs& args, Action& action) {
   add_scope(*command, args.tune.measure.scope);
   add_pdl(*command, args.tune.measure.pdl);
   add_accumulate(*command, args.tune.measure.accumulate);
+  add_out_dtype(*command, args.tune.measure.out_dtype);
   add_max_sms(*command, args.tune.measure.max_sms);
   add_layout(
       *command, args.tune.measure.layout,
@@ -263,6 +271,7 @@ void add_bench(CLI::App& app, AllArgs& args, Action& action) {
   add_scope(*command, args.bench.measure.scope);
   add_pdl(*command, args.bench.measure.pdl);
   add_accumulate(*command, args.bench.measure.accumulate);
+  add_out_dtype(*command, args.bench.measure.out_dtype);
   add_max_sms(*command, args.bench.measure.max_sms);
   add_layout(*command, args.bench.measure.layout, kServedLayout);
   add_json(*command, args.bench.measure.json, "the rows");
@@ -304,6 +313,7 @@ void add_verify(CLI::App& app, AllArgs& args, Action& action) {
   add_measuring(*command, args.verify.measure);
   add_search_path(*command, args.verify.measure.tables);
   add_accumulate(*command, args.verify.measure.accumulate);
+  add_out_dtype(*command, args.verify.measure.out_dtype);
   add_layout(*command, args.verify.measure.layout, kServedLayout);
   add_json(*command, args.verify.measure.json, "the findings");
   command->add_flag("--all-m", args.verify.all_m,
@@ -326,6 +336,7 @@ void add_explain(CLI::App& app, AllArgs& args, Action& action) {
   add_device_or_name(*command, args.explain.device, "cpu (default), cuda:0", args.explain.device_name, "A device");
   add_search_path(*command, args.explain.tables);
   add_accumulate(*command, args.explain.accumulate);
+  add_out_dtype(*command, args.explain.out_dtype);
   add_layout(*command, args.explain.layout, kServedLayout);
   add_max_sms(*command, args.explain.max_sms);
   add_json(*command, args.explain.json, "the explanation (a list where several are asked for)");
@@ -342,6 +353,7 @@ void add_warmup(CLI::App& app, AllArgs& args, Action& action) {
   add_device_or_name(*command, args.warmup.device, "cuda:0 (default), cuda:1", args.warmup.device_name, "A GPU");
   add_search_path(*command, args.warmup.tables);
   add_accumulate(*command, args.warmup.accumulate);
+  add_out_dtype(*command, args.warmup.out_dtype);
   command
       ->add_option("--export", args.warmup.export_directory,
                    "Also write the kernels to DIR, for machines without NVRTC (OCTILE_CUBIN_PATH)")

@@ -36,6 +36,7 @@ struct MeasureArgs {
   std::string scope = "linear";
   std::string pdl = "full";
   std::string accumulate;  // Empty: the device's default.
+  std::string out_dtype = "bf16";
   std::string layout = "automatic";
   std::int64_t max_sms = 0;  // 0: no limit.
   double time_budget_s = 0;  // 0: none.
@@ -79,6 +80,7 @@ struct VerifyArgs {
 struct ExplainArgs {
   ShapeArgs shape;
   std::string accumulate;  // Empty: the device's default.
+  std::string out_dtype = "bf16";
   std::string layout = "automatic";
   std::int64_t max_sms = 0;  // 0: no limit.
   std::vector<std::int64_t> m_list;
@@ -90,7 +92,8 @@ struct ExplainArgs {
 
 struct WarmupArgs {
   ShapeArgs shape;
-  std::string accumulate;   // Empty: the device's default.
+  std::string accumulate;  // Empty: the device's default.
+  std::string out_dtype = "bf16";
   std::string device;       // Empty: "cuda:0", unless device_name is given.
   std::string device_name;  // Of a GPU that need not be present.
   std::string tables;

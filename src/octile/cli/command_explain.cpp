@@ -32,6 +32,7 @@ int run_explain(const ExplainArgs& args) {
     problem.n = shape.n;
     problem.k = shape.k;
     problem.accumulate = accumulate_named(args.accumulate);
+    problem.out_dtype = out_dtype_named(args.out_dtype);
     problem.layout = layout_named(args.layout);
     if (auto limited = limit_sms(device->info, static_cast<int>(args.max_sms), problem); !limited) {
       return fail(limited.error());

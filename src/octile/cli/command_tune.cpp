@@ -73,6 +73,7 @@ Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector
   std::vector<std::string> other_devices;
   std::int64_t of_other_devices = 0;
   std::int64_t of_other_types = 0;
+  std::string other_type;
   for (const UntunedPoint& point : log->points) {
     if (point.shape.device_name != device->info.name) {
       // Points are sorted by device.
@@ -82,6 +83,7 @@ Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector
       ++of_other_devices;
     } else if (point.shape.out_dtype != to_string(options.out_dtype)) {
       ++of_other_types;
+      other_type = point.shape.out_dtype;
     } else {
       options.uses.push_back({point.shape.n, point.shape.k, point.m, static_cast<double>(point.count)});
       const auto is_known = [&](const TuneShape& known) { return known.n == point.shape.n && known.k == point.shape.k; };
@@ -95,8 +97,8 @@ Expected<void> fill_uses(const TuneArgs& args, TuneOptions& options, std::vector
                            join(other_devices, ", ")));
   }
   if (of_other_types > 0) {
-    notes.push_back(format("{}: {} points of other output types than {} were left out", args.from_log, of_other_types,
-                           to_string(options.out_dtype)));
+    notes.push_back(format("{}: {} points of other output types than {} were left out; --out-dtype {} tunes these",
+                           args.from_log, of_other_types, to_string(options.out_dtype), other_type));
   }
   if (options.uses.empty()) {
     return make_error(ErrorCode::invalid_argument, "--from-log: {} holds nothing that {} ran and this run can tune: {}",

@@ -42,6 +42,7 @@ void add_choices(const Device& device, const TuneShape& shape, const WarmupArgs&
   problem.n = shape.n;
   problem.k = shape.k;
   problem.accumulate = accumulate_named(args.accumulate);
+  problem.out_dtype = out_dtype_named(args.out_dtype);
   const Plan plan = Plan::make(device.backend, device.info, problem, args.tables, tuned);
   for (const std::int64_t m : plan.breakpoints(kLargestM)) {
     const Choice choice = plan.choose(m);

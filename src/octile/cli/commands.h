@@ -38,6 +38,7 @@ Expected<std::vector<TuneShape>> shapes_of(const ShapeArgs& args);
 Expected<Device> find_device_or_name(const std::string& id, const std::string& device_name);
 // A checked option: "fast", "precise", else the device's default.
 Accumulate accumulate_named(std::string_view name);
+DType out_dtype_named(std::string_view name);
 // A checked option: "row_major", "slab64", else automatic.
 WeightLayout layout_named(std::string_view name);
 // Copies what tune, bench and verify have in common.

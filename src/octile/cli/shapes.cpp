@@ -78,6 +78,8 @@ Accumulate accumulate_named(std::string_view name) {
   return value_named(name, {Accumulate::fast, Accumulate::precise}, Accumulate::device_default);
 }
 
+DType out_dtype_named(std::string_view name) { return value_named(name, {DType::fp16, DType::fp32}, DType::bf16); }
+
 WeightLayout layout_named(std::string_view name) {
   return value_named(name, {WeightLayout::row_major, WeightLayout::slab64}, WeightLayout::automatic);
 }
@@ -90,6 +92,7 @@ void fill_options(const MeasureArgs& args, const std::string& command_line, RunO
   options.scope = args.scope;
   options.pdl = value_named(args.pdl, {Pdl::off, Pdl::consume}, Pdl::full);
   options.accumulate = accumulate_named(args.accumulate);
+  options.out_dtype = out_dtype_named(args.out_dtype);
   options.layout = layout_named(args.layout);
   options.max_sms = static_cast<int>(args.max_sms);
   options.command_line = command_line;

@@ -160,10 +160,12 @@ void say_untuned_once(const Plan& plan) {
   if (!plan.tuned() || plan.lookup().table != nullptr || !is_rank_zero()) {
     return;
   }
+  const std::string type =
+      problem.out_dtype == DType::bf16 ? std::string() : format(" --out-dtype {}", to_string(problem.out_dtype));
   log_once(
-      LogLevel::info, format("untuned {} {} {}", device, problem.n, problem.k),
-      format("untuned: {} has no table for N = {}, K = {}, so {} serves; octile tune --device {} --n {} --k {} makes one",
-             device, problem.n, problem.k, plan.choose(1).kernel, plan.device().id, problem.n, problem.k));
+      LogLevel::info, format("untuned {} {} {}{}", device, problem.n, problem.k, type),
+      format("untuned: {} has no table for N = {}, K = {}, so {} serves; octile tune --device {} --n {} --k {}{} makes one",
+             device, problem.n, problem.k, plan.choose(1).kernel, plan.device().id, problem.n, problem.k, type));
 }
 
 // Allocates at the first call alone.

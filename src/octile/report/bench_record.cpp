@@ -167,6 +167,7 @@ Expected<BenchRow> row_of(const Json& json, const std::string& place) {
   reader.flag("chained", row.chained);
   reader.text("layout", row.layout);
   reader.text("accumulate", row.accumulate);
+  reader.text("out_dtype", row.out_dtype);
   reader.measured("baseline_us", row.baseline_us);
   reader.text("baseline_kernel", row.baseline_kernel);
   reader.measured("best_vendor_us", row.best_vendor_us);

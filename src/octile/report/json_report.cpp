@@ -50,6 +50,7 @@ Json row_json(const BenchRow& row) {
           {"chained", row.chained},
           {"layout", row.layout},
           {"accumulate", row.accumulate},
+          {"out_dtype", row.out_dtype},
           {"baseline_us", measured_number(row.baseline_us)},
           {"baseline_kernel", row.baseline_kernel},
           {"best_vendor_us", measured_number(row.best_vendor_us)},

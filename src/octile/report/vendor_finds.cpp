@@ -35,7 +35,7 @@ bool is_date(std::string_view text) {
 
 bool is_of_table(const BenchRow& row, const TableKey& key) {
   return row.n == key.n && row.k == key.k && row.layout == key.weight_layout && row.accumulate == key.accumulate &&
-         row.max_sms == key.max_sms && row.scope == "linear" && !key.bias && key.out_dtype == "bf16";
+         row.max_sms == key.max_sms && row.scope == "linear" && !key.bias && row.out_dtype == key.out_dtype;
 }
 
 bool is_win(const BenchRow& row) {
@@ -78,6 +78,11 @@ Expected<void> check_algorithm(const BenchRow& row, std::string_view kernel, con
   problem.k = key.k;
   problem.numerics = key.numerics == to_string(Numerics::baseline) ? Numerics::baseline : Numerics::deterministic;
   problem.accumulate = key.accumulate == to_string(Accumulate::precise) ? Accumulate::precise : Accumulate::fast;
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
+    if (key.out_dtype == to_string(dtype)) {
+      problem.out_dtype = dtype;
+    }
+  }
   problem.layout = WeightLayout::row_major;
   problem.max_sms = key.max_sms;
   return family->check(device, problem, row.best_vendor_config);

@@ -413,6 +413,7 @@ class Bench {
     // Lanes are chains of calls; only a choice in this mode uses that, and its time holds for such chains alone.
     row.chained = pdl_on(device_.info, options_.pdl) == Pdl::full &&
                   pending.chosen.config.find("PDL") == static_cast<std::int64_t>(Pdl::full);
+    row.out_dtype = to_string(options_.out_dtype);
     row.accumulate = table_key(device_.info, plans_[pending.shape]->problem(), row.layout).accumulate;
     row.baseline_us = median(lanes[kBaseline].us);
     row.baseline_kernel = pending.baseline.kernel;

@@ -36,6 +36,7 @@ struct BenchRow {
   bool chained = false;
   std::string layout;      // Of the weight that the choice reads.
   std::string accumulate;  // "fast" or "precise".
+  std::string out_dtype = "bf16";
   int max_sms = 0;         // Multiprocessors that products were held to; 0: none.
   double baseline_us = 0;
   std::string baseline_kernel;
