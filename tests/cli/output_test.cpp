@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output that cannot be written, and JSON to files.
 #include "cli/command.h"
+#include "octile/core/format.h"
 
 #include <nlohmann/json.hpp>
 
@@ -89,8 +90,8 @@ TEST_F(OutputTest, StandardOutputNamedAsAFileIsAppendedToWhateverItIs) {
   const std::string command = OCTILE_TEST_COMMAND;
   for (const std::string name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
     const std::string log = write("log", "kept\n");
-    const RunResult result =
-        run({"-c", command + " env --json " + name + " >> " + log}, {.directory = folder_, .program = "/bin/sh"});
+    const RunResult result = run({"-c", octile::format("{} env --json {} >> {}", command, name, log)},
+                                 {.directory = folder_, .program = "/bin/sh"});
     EXPECT_EQ(result.status, 0) << result.err;
     const std::string text = read_file(log);
     EXPECT_TRUE(text.starts_with("kept\n[")) << text.substr(0, 40);

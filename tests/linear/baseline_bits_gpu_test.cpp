@@ -77,7 +77,9 @@ INSTANTIATE_TEST_SUITE_P(Gpu, BaselineBitsOnGpu,
 
 TEST_P(BaselineBitsOnGpu, EveryMHasThoseOfTheKillSwitch) {
   SCOPED_TRACE(test::seed_text());
-  const auto& [n, k, accumulate] = GetParam();
+  const std::int64_t n = GetParam().n;
+  const std::int64_t k = GetParam().k;
+  const Accumulate accumulate = GetParam().accumulate;
   CudaTable table(n, k);
   table.device = test::gpu().context->info;
   table.problem.numerics = Numerics::baseline;
@@ -106,8 +108,12 @@ TEST_P(BaselineBitsOnGpu, EveryMHasThoseOfTheKillSwitch) {
       return std::nullopt;
     }
     auto linear = Fp8Linear::create(*std::move(weight));
-    if (!linear || !linear->prepare(kMostRows)) {
-      ADD_FAILURE() << "not ready";
+    if (!linear) {
+      ADD_FAILURE() << linear.error().message;
+      return std::nullopt;
+    }
+    if (auto ready = linear->prepare(kMostRows); !ready) {
+      ADD_FAILURE() << ready.error().message;
       return std::nullopt;
     }
     return *std::move(linear);
