@@ -169,8 +169,8 @@ OCTILE_API octile_status octile_linear_prepare(octile_linear* linear, int64_t ma
 /* Bytes of workspace for up to max_m rows; 0 for NULL and before prepare. */
 OCTILE_API int64_t octile_linear_workspace_bytes(const octile_linear* linear, int64_t max_m);
 /* y[m, n] from x[m, k]; m larger than prepared runs in chunks. `workspace` is 64-byte aligned (256 on a GPU) and has at
- * least octile_linear_workspace_bytes(linear, m) bytes; y shares no element with x. `stream` is a CUDA stream, NULL on the CPU. Safe from several
- * threads at once with distinct workspaces. */
+ * least octile_linear_workspace_bytes(linear, m) bytes; y shares no element with x. `stream` is a CUDA stream, NULL on the
+ * CPU. Safe from several threads at once with distinct workspaces. */
 OCTILE_API octile_status octile_linear_run(const octile_linear* linear, const octile_const_matrix* x, const octile_matrix* y,
                                            void* workspace, int64_t workspace_bytes, void* stream);
 /* The same for codes [m, k] e4m3 with scales [m], contiguous. */

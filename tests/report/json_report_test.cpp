@@ -144,8 +144,9 @@ TEST(MeasureReport, CsvHasTheColumnsOfAJsonRowUpToItsError) {
   EXPECT_EQ(header, wanted + "\r");
   std::string row;
   std::getline(csv, row);
-  EXPECT_EQ(row,
-            "qkv,6144,4096,16,linear,false,cpu_packed,precise,bf16,20,onednn,,,10,avx512,tile,2,1.9,2.1,12,,,,8,0.8,,,0.001\r");
+  EXPECT_EQ(
+      row,
+      "qkv,6144,4096,16,linear,false,cpu_packed,precise,bf16,20,onednn,,,10,avx512,tile,2,1.9,2.1,12,,,,8,0.8,,,0.001\r");
 }
 
 TEST(MeasureReport, BenchTextShowsRatiosWithTheirIntervalAndDashesForWhatIsMissing) {

@@ -37,7 +37,7 @@ struct BenchRow {
   std::string layout;      // Of the weight that the choice reads.
   std::string accumulate;  // "fast" or "precise".
   std::string out_dtype = "bf16";
-  int max_sms = 0;         // Multiprocessors that products were held to; 0: none.
+  int max_sms = 0;  // Multiprocessors that products were held to; 0: none.
   double baseline_us = 0;
   std::string baseline_kernel;
   double best_vendor_us = 0;       // 0 and an empty name where there is no vendor here.
