@@ -42,13 +42,20 @@ def check_dependencies() -> None:
     for file in requirements:
         wanted |= {re.split(r"[<>=~\s]", line)[0] for line in file.read_text(encoding="utf-8").splitlines() if line}
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    for quoted in re.findall(r'^(?:requires|dependencies|torch) = \[(.*)\]$', pyproject, re.MULTILINE):
+    for quoted in re.findall(r"^(?:requires|dependencies|torch) = \[(.*)\]$", pyproject, re.MULTILINE):
         wanted |= {re.split(r"[<>=~]", name)[0] for name in re.findall(r'"([^"]+)"', quoted)}
     missing = sorted(name for name in wanted if name.lower() not in packages)
     require(not missing, f"docs/dependencies.md has every package that is installed; it lacks {missing}")
     # What CMake looks for.
-    known = {"threads": "glibc", "nlohmann_json": "json for modern c++", "gtest": "googletest", "pkgconfig": "pkg-config",
-             "git": None, "benchmark": "google benchmark", "octile": None}
+    known = {
+        "threads": "glibc",
+        "nlohmann_json": "json for modern c++",
+        "gtest": "googletest",
+        "pkgconfig": "pkg-config",
+        "git": None,
+        "benchmark": "google benchmark",
+        "octile": None,
+    }
     files = [ROOT / "CMakeLists.txt", *ROOT.glob("cmake/*.cmake"), *ROOT.glob("tests/*.cmake"), ROOT / "tests/CMakeLists.txt"]
     for file in files:
         for found in re.findall(r"^\s*find_package\((\w+)", file.read_text(encoding="utf-8"), re.MULTILINE):
@@ -67,8 +74,10 @@ def check_sbom() -> None:
     require(texts[0] == texts[1], "a bill of materials written twice has the same bytes")
     bill = json.loads(texts[0])
     require(bill["bomFormat"] == "CycloneDX" and bill["specVersion"] == "1.5", "it is CycloneDX 1.5")
-    require(re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bill["serialNumber"]) is not None,
-            f"the serial number is a UUID: {bill['serialNumber']}")
+    require(
+        re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bill["serialNumber"]) is not None,
+        f"the serial number is a UUID: {bill['serialNumber']}",
+    )
     references = [one["bom-ref"] for one in bill["components"]]
     require(len(set(references)) == len(references) > 10, f"each component is there once: {references}")
     require(bill["dependencies"] == [{"ref": "octile", "dependsOn": references}], "octile depends on each")
@@ -86,8 +95,13 @@ def check_dist() -> None:
         # Another time zone, umask and language must not show.
         for name, zone, mask in (("one", "UTC", 0o022), ("two", "Pacific/Auckland", 0o077)):
             environment = {**os.environ, "TZ": zone, "LC_ALL": "C"}
-            subprocess.run([str(ROOT / "scripts" / "dist.sh"), f"{folder}/{name}"], check=True, env=environment, umask=mask,
-                           stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [str(ROOT / "scripts" / "dist.sh"), f"{folder}/{name}"],
+                check=True,
+                env=environment,
+                umask=mask,
+                stdout=subprocess.DEVNULL,
+            )
             archives.append(next(Path(folder, name).glob("*.tar.gz")))
         require(archives[0].name == f"octile-{sbom.project_version()}.tar.gz", f"the version is in the name: {archives[0]}")
         require(archives[0].read_bytes() == archives[1].read_bytes(), "an archive made twice has the same bytes")
@@ -116,19 +130,53 @@ def check_symbols(library: str) -> None:
     before = path.read_text(encoding="utf-8").split()
     gone = sorted(set(before) - set(now))
     new = sorted(set(now) - set(before))
-    require(not gone and not new, "the public symbols are those of tests/supply/liboctile.symbols (OCTILE_WRITE_SYMBOLS=1 "
-            f"writes it anew where a change is meant, which breaks programs where a symbol is gone)\ngone: {gone}\nnew: {new}")
+    require(
+        not gone and not new,
+        "the public symbols are those of tests/supply/liboctile.symbols (OCTILE_WRITE_SYMBOLS=1 "
+        f"writes it anew where a change is meant, which breaks programs where a symbol is gone)\ngone: {gone}\nnew: {new}",
+    )
     print(f"{len(now)} public symbols")
 
 
 def check_imports(library: str) -> None:
     imported = {line.split()[-1].split("@")[0] for line in output_of("nm", "-D", "--undefined-only", library).splitlines()}
     # A pair of sockets within the process' own family, for the tuner's workers, reaches no network.
-    network = {"socket", "connect", "bind", "listen", "accept", "accept4", "getaddrinfo", "gethostbyname", "gethostbyname_r",
-               "getnameinfo", "sendto", "sendmsg", "recvfrom", "if_nametoindex", "res_query", "inet_pton", "inet_addr"}
+    network = {
+        "socket",
+        "connect",
+        "bind",
+        "listen",
+        "accept",
+        "accept4",
+        "getaddrinfo",
+        "gethostbyname",
+        "gethostbyname_r",
+        "getnameinfo",
+        "sendto",
+        "sendmsg",
+        "recvfrom",
+        "if_nametoindex",
+        "res_query",
+        "inet_pton",
+        "inet_addr",
+    }
     require(not imported & network, f"nothing that reaches a network is imported: {sorted(imported & network)}")
-    shell = {"system", "popen", "execvp", "execlp", "execvpe", "posix_spawnp", "tmpnam", "mktemp", "tempnam", "gets", "strcpy",
-             "strcat", "sprintf", "vsprintf"}
+    shell = {
+        "system",
+        "popen",
+        "execvp",
+        "execlp",
+        "execvpe",
+        "posix_spawnp",
+        "tmpnam",
+        "mktemp",
+        "tempnam",
+        "gets",
+        "strcpy",
+        "strcat",
+        "sprintf",
+        "vsprintf",
+    }
     require(not imported & shell, f"no shell, no search of PATH, no unbounded copy is imported: {sorted(imported & shell)}")
     print(f"{len(imported)} imported symbols, none of a network")
 
@@ -154,8 +202,10 @@ def check_hardening(*files: str) -> None:
         require("DYN" in head, f"{file} can be loaded anywhere")
         stack = next(line for line in segments.splitlines() if "GNU_STACK" in line)
         require(" RWE" not in stack, f"{file}: the stack is not executable: {stack}")
-        require("GNU_RELRO" in segments and re.search(r"BIND_NOW|FLAGS.*NOW", dynamic) is not None,
-                f"{file}: the table of functions is read-only after loading")
+        require(
+            "GNU_RELRO" in segments and re.search(r"BIND_NOW|FLAGS.*NOW", dynamic) is not None,
+            f"{file}: the table of functions is read-only after loading",
+        )
         require("TEXTREL" not in dynamic, f"{file}: code is not written to")
         require("RPATH" not in dynamic or "$ORIGIN" in dynamic, f"{file}: no path of the build machine is searched")
         require("__stack_chk_fail" in imported, f"{file}: stacks are guarded")
@@ -164,13 +214,21 @@ def check_hardening(*files: str) -> None:
         if Path(file).name.startswith(("liboctile.so", "octile")):
             require(bool(checked), f"{file}: calls of the C library check sizes (_FORTIFY_SOURCE)")
         if platform.machine() == "x86_64":
-            require(re.search(r"x86 feature:.*SHSTK", output_of("readelf", "-nW", file)) is not None,
-                    f"{file}: a shadow stack may be used")
+            require(
+                re.search(r"x86 feature:.*SHSTK", output_of("readelf", "-nW", file)) is not None,
+                f"{file}: a shadow stack may be used",
+            )
         print(f"{file}: hardened, {len(checked)} kinds of calls with sizes")
 
 
-CHECKS = {"dependencies": check_dependencies, "sbom": check_sbom, "dist": check_dist, "symbols": check_symbols,
-          "imports": check_imports, "hardening": check_hardening}
+CHECKS = {
+    "dependencies": check_dependencies,
+    "sbom": check_sbom,
+    "dist": check_dist,
+    "symbols": check_symbols,
+    "imports": check_imports,
+    "hardening": check_hardening,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in CHECKS:
