@@ -40,6 +40,16 @@ TEST_F(PlainProducers, AreAsCloseToDoublePrecisionAsTheirRoundingsExplain) {
   }
 }
 
+// Its gate's silu is -1.7e-16, which fp16 rounds to zero, and times an infinity that is NaN.
+TEST_F(PlainProducers, AnInfinityBesideAGateThatRoundsToZeroIsNaNAndSoTheReferenceAllows) {
+  ProducerOperands operands(ProducerShape{.kind = ProducerKind::swiglu, .dtype = DType::fp16, .m = 9, .k = 64});
+  operands.x.set(7, 63, -40.0F);
+  ASSERT_TRUE(std::isinf(operands.x.at(7, 127)));
+  const std::vector<unsigned char> y = operands.plain_y();
+  EXPECT_TRUE(std::isnan(load_as_float(y.data(), DType::fp16, 7 * 64 + 63)));
+  EXPECT_EQ(distance_from_double(operands, operands.plain_sums(), y, kExactSilu), "");
+}
+
 TEST_F(PlainProducers, TheSumWithTheResidualIsRoundedOnceToTheType) {
   const ProducerOperands operands(ProducerShape{.m = 5, .k = 777, .adds = true});
   const std::vector<unsigned char> sums = operands.plain_sums();
