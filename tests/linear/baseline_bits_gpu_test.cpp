@@ -2,10 +2,9 @@
 // Turning Octile on changes no bit: with numerics=baseline every row of every M has the bits that the baseline gives it with
 // the kill switch off. Skipped without a GPU that cuBLASLt's row-wise mode and our own kernels serve.
 #include "cuda_table.h"
+#include "hopper_linears.h"
 #include "layer.h"
 #include "octile/core/env.h"
-#include "octile/kernels/cuda/hopper_decode_family.h"
-#include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "support/gpu.h"
 
 #include <gtest/gtest.h>
@@ -53,18 +52,7 @@ struct Case {
   Accumulate accumulate;
 };
 
-class BaselineBitsOnGpu : public testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    OCTILE_REQUIRE_GPU();
-    for (const KernelFamily* family :
-         {&cuda::cublaslt_family(), &cuda::hopper_decode_family(), &cuda::hopper_wgmma_family()}) {
-      if (const auto available = family->available(test::gpu().context->info); !available) {
-        GTEST_SKIP() << available.error().message;
-      }
-    }
-  }
-};
+class BaselineBitsOnGpu : public test::HopperLinears, public testing::WithParamInterface<Case> {};
 
 // K without a remainder to the last byte of a row's alignment, and with one; N likewise.
 INSTANTIATE_TEST_SUITE_P(Gpu, BaselineBitsOnGpu,
@@ -102,21 +90,8 @@ TEST_P(BaselineBitsOnGpu, EveryMHasThoseOfTheKillSwitch) {
     return test::bytes_of(y);
   };
   const auto linear_of = [&]() -> std::optional<Fp8Linear> {
-    auto weight = Fp8Weight::create(weights.source(), options);
-    if (!weight) {
-      ADD_FAILURE() << weight.error().message;
-      return std::nullopt;
-    }
-    auto linear = Fp8Linear::create(*std::move(weight));
-    if (!linear) {
-      ADD_FAILURE() << linear.error().message;
-      return std::nullopt;
-    }
-    if (auto ready = linear->prepare(kMostRows); !ready) {
-      ADD_FAILURE() << ready.error().message;
-      return std::nullopt;
-    }
-    return *std::move(linear);
+    const std::optional<Fp8Weight> weight = test::packed_weight(weights.source(), options);
+    return weight ? test::prepared_linear(*weight, kMostRows) : std::nullopt;
   };
 
   std::vector<unsigned char> wanted;

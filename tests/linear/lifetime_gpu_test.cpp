@@ -2,9 +2,8 @@
 // Lives of linears on a GPU: thousands made and destroyed, destroyed beside others that run and behind their own calls.
 // Skipped without a GPU that cuBLASLt's row-wise mode and our own kernels serve.
 #include "cuda_table.h"
+#include "hopper_linears.h"
 #include "layer.h"
-#include "octile/kernels/cuda/hopper_decode_family.h"
-#include "octile/kernels/cuda/hopper_wgmma_family.h"
 #include "octile/kernels/cuda/module_store.h"
 #include "support/gpu.h"
 #include "support/process_memory.h"
@@ -28,26 +27,13 @@ namespace {
 using test::bytes_of;
 using test::CudaTable;
 using test::DeviceBytes;
+using test::prepared_linear;
 using test::Stream;
 using test::Weights;
 
 using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point begin) { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); }
-
-// A prepared linear of `weight`, or a failure of the test.
-std::optional<Fp8Linear> linear_of(const Fp8Weight& weight, std::int64_t max_m) {
-  auto linear = Fp8Linear::create(weight);
-  if (!linear) {
-    ADD_FAILURE() << linear.error().message;
-    return std::nullopt;
-  }
-  if (auto ready = linear->prepare(max_m); !ready) {
-    ADD_FAILURE() << ready.error().message;
-    return std::nullopt;
-  }
-  return *std::move(linear);
-}
 
 // One shape on the GPU: random weights, and rows of x for every call.
 class Layer {
@@ -93,14 +79,7 @@ class Layer {
   CudaTable table;
 
  private:
-  std::optional<Fp8Weight> packed(const WeightSource& source) const {
-    auto weight = Fp8Weight::create(source, table.options());
-    if (!weight) {
-      ADD_FAILURE() << weight.error().message;
-      return std::nullopt;
-    }
-    return *std::move(weight);
-  }
+  std::optional<Fp8Weight> packed(const WeightSource& source) const { return test::packed_weight(source, table.options()); }
 
   std::int64_t max_m_;
   Weights weights_;
@@ -108,18 +87,7 @@ class Layer {
   testing::ScopedTrace trace_;
 };
 
-class LifetimeOnGpu : public testing::Test {
- protected:
-  void SetUp() override {
-    OCTILE_REQUIRE_GPU();
-    for (const KernelFamily* family :
-         {&cuda::cublaslt_family(), &cuda::hopper_decode_family(), &cuda::hopper_wgmma_family()}) {
-      if (const auto available = family->available(test::gpu().context->info); !available) {
-        GTEST_SKIP() << available.error().message;
-      }
-    }
-  }
-};
+using LifetimeOnGpu = test::HopperLinears;
 
 // Made, prepared, run with a few M and destroyed, again and again. M = 1 and 16 are a tile of ours, 48 is the vendor's,
 // which every fourth life has: its preparation is the dearer one.
@@ -135,7 +103,7 @@ class Cycles {
   void one(bool with_vendor) {
     const auto weight = layer_.weight();
     ASSERT_TRUE(weight);
-    const auto linear = linear_of(*weight, with_vendor ? kMaxM : kLastOfTile);
+    const auto linear = prepared_linear(*weight, with_vendor ? kMaxM : kLastOfTile);
     ASSERT_TRUE(linear);
     if (wanted_.empty()) {
       ASSERT_EQ(linear->explain(1).kernel, "hopper_decode") << linear->explain(1).reason;
@@ -205,7 +173,7 @@ TEST_F(LifetimeOnGpu, TenThousandCyclesBesideOneThatStaysTakeNoMemoryAway) {
   // It keeps the kernels loaded, which would otherwise be most of a cycle.
   const auto weight = cycles.layer().weight();
   ASSERT_TRUE(weight);
-  const auto staying = linear_of(*weight, 64);
+  const auto staying = prepared_linear(*weight, 64);
   ASSERT_TRUE(staying);
   cycles.expect_no_growth(kFew, test::kSanitized ? 300 : 10'000);
 }
@@ -225,7 +193,7 @@ TEST_F(LifetimeOnGpu, OthersAreDestroyedWhileOneRunsOnAnotherThreadAndStream) {
   layer.table.write({layer.table.heuristic_entry("hopper_decode", 1, 16), test::baseline_entry(17, kMaxM)});
   auto weight = layer.weight();
   ASSERT_TRUE(weight);
-  auto serving = linear_of(*weight, kMaxM);
+  auto serving = prepared_linear(*weight, kMaxM);
   ASSERT_TRUE(serving);
   const auto outputs_of = [&](const Fp8Linear& linear, const DeviceBytes& workspace, const Stream& stream) {
     const DeviceBytes y(layer.y_bytes(1 + kMaxM));
@@ -255,7 +223,7 @@ TEST_F(LifetimeOnGpu, OthersAreDestroyedWhileOneRunsOnAnotherThreadAndStream) {
     });
   }
   for (int i = 0; i < 50; ++i) {
-    EXPECT_TRUE(linear_of(*weight, kMaxM));
+    EXPECT_TRUE(prepared_linear(*weight, kMaxM));
   }
   weight.reset();
   serving.reset();
@@ -281,7 +249,7 @@ TEST_F(LifetimeOnGpu, CallsThatAreEnqueuedWhenTheirLinearIsDestroyedAreStillRigh
         {std::string(kernel) == "cublaslt" ? test::baseline_entry(1, kM) : layer.table.heuristic_entry(kernel, 1, kM)});
     auto weight = layer.weight();
     ASSERT_TRUE(weight);
-    auto linear = linear_of(*weight, kM);
+    auto linear = prepared_linear(*weight, kM);
     ASSERT_TRUE(linear);
     ASSERT_EQ(linear->explain(kM).kernel, kernel) << linear->explain(kM).reason;
     const Stream stream(cuda::CU_STREAM_NON_BLOCKING);

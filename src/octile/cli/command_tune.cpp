@@ -6,6 +6,7 @@
 #include "octile/cli/output.h"
 #include "octile/cli/progress.h"
 #include "octile/core/format.h"
+#include "octile/core/named_value.h"
 #include "octile/kernels/backend.h"
 #include "octile/linear/untuned_log.h"
 #include "octile/report/html_report.h"
@@ -118,7 +119,7 @@ std::vector<std::string> device_ids(const TuneArgs& args) {
 // As --numerics says, or the device's default; where it is not here, what tunes it says so.
 Numerics numerics_of(const TuneArgs& args, const std::vector<std::string>& devices) {
   if (!args.numerics.empty()) {
-    return args.numerics == to_string(Numerics::baseline) ? Numerics::baseline : Numerics::deterministic;
+    return value_named(args.numerics, {Numerics::baseline}, Numerics::deterministic);
   }
   const auto device = find_device(devices.empty() ? args.measure.device : devices.front());
   return device ? tuned_numerics(device->info) : Numerics::deterministic;

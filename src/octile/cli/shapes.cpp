@@ -2,12 +2,10 @@
 // What several commands share: shapes from a model or from N and K, the device, the options of a run.
 #include "octile/cli/commands.h"
 #include "octile/core/format.h"
+#include "octile/core/named_value.h"
 #include "octile/kernels/known_devices.h"
 #include "octile/model/model.h"
 #include "octile/table/device_names.h"
-
-#include <algorithm>
-#include <initializer_list>
 
 namespace octile::cli {
 
@@ -62,17 +60,6 @@ Expected<Device> find_device_or_name(const std::string& id, const std::string& d
   unknown.info.kind = DeviceKind::cuda;
   return unknown;
 }
-
-namespace {
-
-// A checked option: the value of that name, else `otherwise`.
-template <class Value>
-Value value_named(std::string_view name, std::initializer_list<Value> values, Value otherwise) {
-  const auto* const found = std::ranges::find_if(values, [&](Value value) { return name == to_string(value); });
-  return found == values.end() ? otherwise : *found;
-}
-
-}  // namespace
 
 Accumulate accumulate_named(std::string_view name) {
   return value_named(name, {Accumulate::fast, Accumulate::precise}, Accumulate::device_default);

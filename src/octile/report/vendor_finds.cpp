@@ -2,8 +2,10 @@
 // From rows of a bench to entries of a table; see vendor_finds.h.
 #include "octile/report/vendor_finds.h"
 
+#include "octile/core/date_text.h"
 #include "octile/core/format.h"
 #include "octile/core/json_file.h"
+#include "octile/core/named_value.h"
 #include "octile/kernels/backend.h"
 #include "octile/kernels/known_devices.h"
 #include "octile/table/table_ops.h"
@@ -24,14 +26,6 @@ constexpr double kWinMargin = 1 + RaceOptions{}.margin;
 constexpr int kFewestRounds = 6;
 // Medians of two lanes against the centre of their paired ratios.
 constexpr double kMostContradiction = 1.25;
-
-// "2026-11-30T18:44:34Z": such texts order as the moments do.
-bool is_date(std::string_view text) {
-  constexpr std::string_view kForm = "0000-00-00T00:00:00Z";
-  return text.size() == kForm.size() && std::ranges::equal(text, kForm, [](char came, char wanted) {
-           return wanted == '0' ? '0' <= came && came <= '9' : came == wanted;
-         });
-}
 
 bool is_of_table(const BenchRow& row, const TableKey& key) {
   return row.n == key.n && row.k == key.k && row.layout == key.weight_layout && row.accumulate == key.accumulate &&
@@ -76,13 +70,9 @@ Expected<void> check_algorithm(const BenchRow& row, std::string_view kernel, con
   Problem problem;
   problem.n = key.n;
   problem.k = key.k;
-  problem.numerics = key.numerics == to_string(Numerics::baseline) ? Numerics::baseline : Numerics::deterministic;
-  problem.accumulate = key.accumulate == to_string(Accumulate::precise) ? Accumulate::precise : Accumulate::fast;
-  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32}) {
-    if (key.out_dtype == to_string(dtype)) {
-      problem.out_dtype = dtype;
-    }
-  }
+  problem.numerics = value_named(key.numerics, {Numerics::baseline}, Numerics::deterministic);
+  problem.accumulate = value_named(key.accumulate, {Accumulate::precise}, Accumulate::fast);
+  problem.out_dtype = value_named(key.out_dtype, {DType::fp16, DType::fp32}, problem.out_dtype);
   problem.layout = WeightLayout::row_major;
   problem.max_sms = key.max_sms;
   return family->check(device, problem, row.best_vendor_config);
@@ -122,7 +112,7 @@ Expected<std::vector<VendorFind>> vendor_finds(const BenchRecord& record, const 
     return make_error(ErrorCode::failed, "wanted a record of {}, got one of {}", table.key.device_name,
                       quote_for_message(record.result.device_name));
   }
-  if (!is_date(record.result.date)) {
+  if (!is_moment(record.result.date)) {
     return make_error(ErrorCode::corrupt, "\"date\": wanted one as 2026-11-30T18:44:34Z, got {}",
                       quote_for_message(record.result.date));
   }

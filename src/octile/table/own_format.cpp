@@ -2,6 +2,7 @@
 // Octile's own table format, read with every rule checked and written so that it reads back bit for bit.
 #include "octile/table/own_format.h"
 
+#include "octile/core/date_text.h"
 #include "octile/core/format.h"
 #include "octile/table/device_names.h"
 
@@ -269,18 +270,10 @@ void read_ratio(ObjectReader& reader, TableEntry& entry) {
 
 constexpr std::string_view kDateExample = "2026-11-30T22:13:30Z";
 
-// A day, and behind it a time or nothing: merging compares dates as texts, in which "yesterday" would always win.
-bool is_date(std::string_view text) {
-  constexpr std::string_view kShape = "0000-00-00T00:00:00Z";
-  constexpr std::size_t kDay = std::string_view("0000-00-00").size();
-  return (text.size() == kShape.size() || text.size() == kDay) &&
-         std::equal(text.begin(), text.end(), kShape.begin(),
-                    [](char c, char shape) { return shape == '0' ? c >= '0' && c <= '9' : c == shape; });
-}
-
+// Merging compares dates as texts, in which "yesterday" would always win.
 void read_date(ObjectReader& reader, TableEntry& entry) {
   reader.text("date", Presence::optional, entry.date);
-  if (reader.ok() && !entry.date.empty() && !is_date(entry.date)) {
+  if (reader.ok() && !entry.date.empty() && !is_moment_or_day(entry.date)) {
     reader.fail("bad_value", format("date must be as {}, it is {}", kDateExample, quote_for_message(entry.date)));
   }
 }
@@ -365,7 +358,7 @@ void read_provenance(const Json& document, TileTable& table, std::vector<Finding
       findings.push_back({table.file, "", "bad_value",
                           format("provenance.{} must be a string of at most {} bytes, it is {}; it was left out",
                                  printable_text(name), kMaxTextBytes, describe_json(value))});
-    } else if (name == "date" && !is_date(*text)) {
+    } else if (name == "date" && !is_moment_or_day(*text)) {
       findings.push_back(
           {table.file, "", "bad_value",
            format("provenance.date must be as {}, it is {}; it was left out", kDateExample, quote_for_message(*text))});

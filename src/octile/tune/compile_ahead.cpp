@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -73,13 +74,16 @@ void CompileAhead::add(const TuneShape& shape, const KernelFamily& family, const
 
 void CompileAhead::run() {
   std::unique_lock lock(*links_.turn);
+  const auto say_failed = [](std::string_view why) {
+    log_warning("compiling ahead failed: {}; kernels are compiled one at a time", why);
+  };
   // Out of a thread an exception would end the process.
   try {
     if (const Expected<void> done = compile(lock); !done) {
-      log_warning("compiling ahead failed: {}; kernels are compiled one at a time", done.error().message);
+      say_failed(done.error().message);
     }
   } catch (const std::exception& thrown) {
-    log_warning("compiling ahead failed: {}; kernels are compiled one at a time", thrown.what());
+    say_failed(thrown.what());
   }
   is_over_ = true;
   links_.changed->notify_all();

@@ -3,6 +3,7 @@
 #include "octile/tune/verify_fix.h"
 
 #include "octile/core/format.h"
+#include "octile/core/named_value.h"
 #include "octile/table/table_ops.h"
 #include "octile/table/table_store.h"
 #include "octile/tune/sweep.h"
@@ -52,14 +53,8 @@ void take_keys(const Plan& plan, RunOptions& options) {
   if (table.field_format) {
     return;  // What is tuned goes into a table of ours that import_beside() has made for the plan's problem.
   }
-  for (const Pdl pdl : {Pdl::off, Pdl::consume, Pdl::full}) {
-    if (table.key.pdl == to_string(pdl)) {
-      options.pdl = pdl;
-    }
-  }
-  if (table.key.accumulate == to_string(Accumulate::precise)) {
-    options.accumulate = Accumulate::precise;
-  }
+  options.pdl = value_named(table.key.pdl, {Pdl::off, Pdl::consume, Pdl::full}, options.pdl);
+  options.accumulate = value_named(table.key.accumulate, {Accumulate::precise}, options.accumulate);
   options.max_sms = table.key.max_sms;
 }
 
